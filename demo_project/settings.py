@@ -74,6 +74,7 @@ LOGIN_REDIRECT_URL = "bookings:board"
 FLIGHT_SERVICE = os.environ.get("DEMO_FLIGHTS", "http://127.0.0.1:8100")
 FLIGHT_SERVICE_TIMEOUT = 1.0  # seconds
 PAYMENT_REMINDER_DELAY = timedelta(days=3)
+MAIL_SERVER_TAKES = 0.05  # seconds for each letter
 
 JOBEXEC = {
     "THREADS": 10,

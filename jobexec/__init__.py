@@ -10,6 +10,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from .backends.declare import options
     from .exceptions import (
+        BatchOver,
+        BatchSealed,
         DoNotRetry,
         DuplicateJob,
         InvalidJob,
@@ -17,14 +19,18 @@ if TYPE_CHECKING:
         JobExecError,
         JobTimeout,
         LockLost,
+        ResultDoesNotExist,
         RetryAt,
         RetryIn,
         TooManyMessages,
     )
+    from .handlers.batch import JobBatch, batch, get_batch
+    from .handlers.calls import JobCall
     from .handlers.context import JobContext, current_job
     from .handlers.decorator import job
     from .handlers.external import external_job, external_jobs
     from .handlers.history import history_handler
+    from .handlers.results import KeptResult, aget_result, get_result
     from .handlers.schedules import schedule
     from .operations.enqueue.record_history import record_history
     from .operations.maintenance.history_jobs import HistoryRecord
@@ -33,23 +39,33 @@ if TYPE_CHECKING:
     from .retry import RetryPlan
 
 __all__ = [
+    "BatchOver",
+    "BatchSealed",
     "DoNotRetry",
     "DuplicateJob",
     "HistoryRecord",
     "InvalidJob",
+    "JobBatch",
+    "JobCall",
     "JobCancelled",
     "JobContext",
     "JobExecError",
     "JobTimeout",
+    "KeptResult",
     "LockLost",
     "ReceivedMessage",
+    "ResultDoesNotExist",
     "RetryAt",
     "RetryIn",
     "RetryPlan",
     "TooManyMessages",
+    "aget_result",
+    "batch",
     "current_job",
     "external_job",
     "external_jobs",
+    "get_batch",
+    "get_result",
     "history_handler",
     "job",
     "options",
@@ -60,12 +76,19 @@ __all__ = [
 
 _HOMES = {
     "HistoryRecord": "operations.maintenance.history_jobs",
+    "JobBatch": "handlers.batch",
+    "JobCall": "handlers.calls",
     "JobContext": "handlers.context",
+    "KeptResult": "handlers.results",
     "ReceivedMessage": "operations.values.messages",
     "RetryPlan": "retry",
+    "aget_result": "handlers.results",
+    "batch": "handlers.batch",
     "current_job": "handlers.context",
     "external_job": "handlers.external",
     "external_jobs": "handlers.external",
+    "get_batch": "handlers.batch",
+    "get_result": "handlers.results",
     "history_handler": "handlers.history",
     "job": "handlers.decorator",
     "options": "backends.declare",

@@ -17,9 +17,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.utils.module_loading import import_string
 
-from jobexec import conf
+from jobexec import conf, encryption
 from jobexec.broker.connection import BrokerMissing, kombu
 from jobexec.conf import EngineSettings, Settings
+from jobexec.conf.values import decoded_key
 from jobexec.exceptions import InvalidRetryPlan
 from jobexec.handlers.middleware import middleware_problems
 from jobexec.handlers.registry import OWN, all_handlers, async_handlers
@@ -49,7 +50,10 @@ def register_checks() -> None:
     for check in (check_settings, check_project, check_engines, check_handlers, check_schedules, check_hooks):
         register(check, TAG)
     register(check_middleware, TAG)
+    register(check_alerts, TAG)
     register(check_broker, TAG)
+    register(check_encryption, TAG)
+    register(check_authorization, TAG)
     register(check_gateways, TAG)
     register(check_deployment, TAG, deploy=True)
 
@@ -121,10 +125,7 @@ def check_hooks(**kwargs: Any) -> list[CheckMessage]:
     path = conf.get_settings().admin_tenants
     if path is None:
         return []
-    try:
-        problem = "" if callable(import_string(path)) else "is not callable"
-    except ImportError as error:
-        problem = f"cannot be imported: {error}"
+    problem = _problem_of(path)
     if not problem:
         return []
     return [Error(f"JOBEXEC['ADMIN_TENANTS']: {path!r} {problem}.", hint=_HINT_HOOK, id="jobexec.E008")]
@@ -142,6 +143,23 @@ def check_middleware(**kwargs: Any) -> list[CheckMessage]:
     ]
 
 
+def check_alerts(**kwargs: Any) -> list[CheckMessage]:
+    """W017: the categories that DEAD_LETTER_ALERTS names exist."""
+    if conf.problems(conf.raw_settings()):
+        return []  # reported by check_settings
+    settings = conf.get_settings()
+    return [
+        Warning(
+            f"JOBEXEC['DEAD_LETTER_ALERTS'][{name!r}]: there is no category {category!r}.",
+            hint="Name one of the setting CATEGORIES, or leave 'categories' out.",
+            id="jobexec.W017",
+        )
+        for name, target in (settings.dead_letter_alerts or {}).items()
+        for category in target.categories
+        if category not in settings.categories
+    ]
+
+
 def check_broker(**kwargs: Any) -> list[CheckMessage]:
     """E013: with DISPATCH "broker", kombu is installed."""
     if conf.problems(conf.raw_settings()) or conf.get_settings().dispatch != "broker":
@@ -151,6 +169,44 @@ def check_broker(**kwargs: Any) -> list[CheckMessage]:
     except BrokerMissing as error:
         return [Error(f"JOBEXEC['DISPATCH'] is 'broker', but {error}", hint=_HINT_BROKER, id="jobexec.E013")]
     return []
+
+
+def check_encryption(**kwargs: Any) -> list[CheckMessage]:
+    """E020: there is a key if jobs are encrypted. E021: cryptography is installed. E022: functions of keys exist."""
+    if conf.problems(conf.raw_settings()):
+        return []  # reported by check_settings
+    settings, found = conf.get_settings(), list[CheckMessage]()
+    keys = settings.encryption_keys or {}
+    encrypted = [handler.name for handler in all_handlers() if getattr(handler, "encrypted", False)]
+    if not keys and (settings.encrypt_arguments or encrypted):
+        why = "JOBEXEC['ENCRYPT_ARGUMENTS'] is True" if settings.encrypt_arguments else f"{encrypted[0]!r} is encrypted"
+        text = f"{why}, and JOBEXEC['ENCRYPTION_KEYS'] has no key: such jobs cannot be enqueued."
+        found.append(Error(text, hint=_HINT_KEYS, id="jobexec.E020"))
+    if keys and not encryption.is_installed():
+        text = "JOBEXEC['ENCRYPTION_KEYS'] has keys, and the package cryptography is not installed."
+        found.append(Error(text, hint="pip install 'jobexec[encryption]'", id="jobexec.E021"))
+    for id, key in keys.items():
+        if isinstance(key, str) and decoded_key(key) is None and (problem := _problem_of(key)):
+            text = f"JOBEXEC['ENCRYPTION_KEYS'][{id!r}]: {key!r} {problem}."
+            found.append(Error(text, hint="Name a function that returns the key.", id="jobexec.E022"))
+    return found
+
+
+def check_authorization(**kwargs: Any) -> list[CheckMessage]:
+    """E023: the policy in AUTHORIZATION can be imported and is callable."""
+    if conf.problems(conf.raw_settings()):
+        return []  # reported by check_settings
+    path = conf.get_settings().authorization
+    problem = _problem_of(path) if path else ""
+    text = f"JOBEXEC['AUTHORIZATION']: {path!r} {problem}."
+    return [Error(text, hint=_HINT_POLICY, id="jobexec.E023")] if problem else []
+
+
+def _problem_of(path: str) -> str:
+    try:
+        return "" if callable(import_string(path)) else "is not callable"
+    except ImportError as error:
+        return f"cannot be imported: {error}"
 
 
 def check_gateways(**kwargs: Any) -> list[CheckMessage]:
@@ -205,6 +261,11 @@ _HINT_MIDDLEWARE = (
     "Expected a function that takes the next callable and returns one that takes a JobContext; "
     "for async handlers, decorate it with django.utils.decorators.sync_and_async_middleware."
 )
+_HINT_KEYS = (
+    "Make a key with: python -c 'import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())'. "
+    "Keep it out of the database and of the repository."
+)
+_HINT_POLICY = "Name a function or a class whose instances take an AuthorizationRequest and return True to permit."
 _HINT_HOOK = "Name a function that takes the request and returns tenant ids, or None for all."
 _HINT_USE_TZ = "With naive datetimes, a due date would be a different moment on a node in another time zone."
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 
 
 class JobExecError(Exception):
@@ -66,6 +66,39 @@ class UnreadableJob(InvalidJob):
     """
 
 
+class DecryptionFailed(UnreadableJob):
+    """What is encrypted cannot be read: its key is missing, or it was changed.
+
+    ``key`` is the id of the key, in ENCRYPTION_KEYS or not.
+    """
+
+    key: str
+
+    def __init__(self, message: str = "", key: str = "") -> None:
+        self.key = key
+        super().__init__(*([message] if message else []))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.key)
+
+
+class NotDecryptableYet(JobExecError):
+    """What is encrypted cannot be read by this process yet.
+
+    It is from a later release, or its key cannot be loaded at the moment. A job waits for 30 seconds and loses nothing.
+    ``key`` is the id of its key.
+    """
+
+    key: str
+
+    def __init__(self, message: str = "", key: str = "") -> None:
+        self.key = key
+        super().__init__(*([message] if message else []))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.key)
+
+
 class InvalidSchedule(InvalidJob):
     """A recurring schedule cannot be saved.
 
@@ -98,6 +131,14 @@ class JobNotFound(JobExecError, LookupError):
     """There is no such job in any of the job tables."""
 
 
+class AlertFailed(JobExecError):
+    """An alert about dead letters was not accepted."""
+
+
+class ResultDoesNotExist(JobExecError, LookupError):
+    """There is no result of such a job: it never was, keeps none, or its result has expired."""
+
+
 class JobStateError(JobExecError):
     """Refused because of the state of the job."""
 
@@ -112,6 +153,13 @@ class WrongWorker(JobExecError):
 
 class NotAllowed(JobExecError):
     """Refused because the client has no permission to do that."""
+
+
+class NotAuthorized(NotAllowed, PermissionDenied):
+    """The policy in AUTHORIZATION refuses this.
+
+    Nothing was written, except a line in the audit log. In a view of Django it is an answer with the status 403.
+    """
 
 
 class InvalidClient(JobExecError, ValueError):
@@ -169,6 +217,10 @@ class BatchNotFound(JobExecError, LookupError):
 
 class BatchOver(JobExecError):
     """Refused because the batch is over."""
+
+
+class BatchSealed(JobExecError):
+    """Refused because the batch is sealed: it takes no more jobs."""
 
 
 class JobLocked(JobExecError):

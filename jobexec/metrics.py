@@ -21,6 +21,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.models import ExecutorNode, NodeState, Suspension
 from jobexec.operations.reports import meters
+from jobexec.operations.reports.batches import unfinished
 from jobexec.operations.reports.counts import CappedCount, job_counts, open_incidents
 from jobexec.operations.reports.messages import message_counts
 from jobexec.operations.reports.meter_totals import MeterTotals
@@ -54,6 +55,11 @@ _COUNTERS = {
         "jobexec_jobs_locked_exclusive",
         False,
         "Jobs that were found while another job of their process instance was locked.",
+    ),
+    meters.JOB_FOLLOWED_UP: (
+        "jobexec_jobs_followed_up",
+        False,
+        "Jobs that stayed with the node that enqueued or promoted them.",
     ),
     meters.JOB_SUCCESSFUL: ("jobexec_jobs_successful", True, "Runs that succeeded."),
     meters.JOB_FAILED: ("jobexec_jobs_failed", True, "Attempts that failed."),
@@ -145,6 +151,7 @@ def _samples(using: str, read: Callable[[], Mapping[tuple[str, str], int]]) -> I
     yield from _external(using)
     yield from _resources(using)
     yield from _messages(using)
+    yield from _batches(using)
 
 
 def _counter(totals: Mapping[tuple[str, str], int], meter: str, said: tuple[str, bool, str]) -> _Add:
@@ -236,6 +243,14 @@ def _messages(using: str) -> Iterator[_Add]:
     yield from _capped("jobexec_jobs_waiting_for_messages", "Jobs that wait for a message.", waiting)
     yield from _capped("jobexec_messages_kept", "Messages that are kept for jobs that wait later.", kept)
     yield from _capped("jobexec_messages_to_deliver", "Messages that are not delivered completely.", pending)
+
+
+def _batches(using: str) -> Iterator[_Add]:
+    going = unfinished(using)
+    text = "Batches that are not over: operations of operators, or jobs of the project."
+    yield _gauge("jobexec_batches", text, going.operations, kind="operations")
+    yield _gauge("jobexec_batches", text, going.jobs, kind="jobs")
+    yield _gauge("jobexec_batch_jobs_open", "Jobs that are not over, of batches of jobs that are not over.", going.open)
 
 
 def _capped(name: str, text: str, count: CappedCount, **labels: str) -> Iterator[_Add]:

@@ -55,6 +55,10 @@ job_cancel_requested = Signal()
 #: Jobs were cancelled and are gone. Arguments: ``using``, ``jobs``. A running one is cancelled when its run has ended.
 job_cancelled = Signal()
 
+#: A batch of jobs is over. Arguments: ``using``, ``batch`` (the row of Batch, whose ``state`` is "completed", "failed"
+#: or "cancelled"). Sent again if it goes on because its failed jobs are retried, and ends anew.
+batch_ended = Signal()
+
 #: Jobs were suspended. Arguments: ``using``, ``jobs`` (rows of SuspendedJob).
 job_suspended = Signal()
 

@@ -1,6 +1,11 @@
 """Settings for the tests: every installed entrance of jobexec, an alias per database that can be reached."""
 
-from demo_project.settings import FLIGHT_SERVICE, FLIGHT_SERVICE_TIMEOUT, PAYMENT_REMINDER_DELAY  # noqa: F401
+from demo_project.settings import (  # noqa: F401
+    FLIGHT_SERVICE,
+    FLIGHT_SERVICE_TIMEOUT,
+    MAIL_SERVER_TAKES,
+    PAYMENT_REMINDER_DELAY,
+)
 from tests.support.suite import databases
 
 SECRET_KEY = "only for tests"

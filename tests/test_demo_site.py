@@ -20,6 +20,7 @@ from demo_project.bookings.services import book
 from jobexec.exceptions import DoNotRetry
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import BlockedJob, DeadLetterJob, Job, TimerJob
+from jobexec.testing import ManualExecutor
 
 pytestmark = [pytest.mark.urls("demo_project.urls"), pytest.mark.django_db(transaction=True)]
 
@@ -165,3 +166,17 @@ def test_a_bad_row_stops_the_load_before_it_begins(tmp_path):
     with pytest.raises(CommandError, match=r"bad\.csv, line 3"):
         call_command("load_bookings", path)
     assert not Booking.objects.exists()
+
+
+def test_a_newsletter_is_one_batch_whose_progress_is_shown(client, settings, tmp_path):
+    settings.MAIL_SERVER_TAKES = 0
+    for number in range(3):
+        _booking(visitor=f"Visitor {number}").save()
+    assert "No newsletter yet." in client.get("/newsletter/").content.decode()
+    assert client.post("/newsletter/")["Location"] == "/newsletter/"
+    page = client.get("/newsletter/?live").content.decode()
+    assert "0 of 3" in page and '<progress max="100" value="0">' in page and "running" in page
+    ManualExecutor().run_until_empty()
+    page = client.get("/newsletter/?live").content.decode()
+    assert "3 of 3" in page and 'value="100"' in page and "completed" in page
+    assert len(list((tmp_path / "newsletters").iterdir())) == 3

@@ -72,3 +72,15 @@ async def caller() -> None:
     assert_type(await plain.aenqueue(1), Row)
     assert_type(await waits.aenqueue(number=1), Row)
     await with_options.aenqueue("1")  # type: ignore[arg-type]
+
+
+@job(keep_result=timedelta(days=1))
+def keeps() -> dict[str, int]:
+    return {"sum": 5}
+
+
+assert_type(keeps.get_result("id").return_value, dict[str, int])
+
+
+@job(keep_result=[])  # type: ignore[call-overload]
+def wrong_time_to_keep() -> None: ...

@@ -5,6 +5,8 @@ book_flight ────────┼─ the last of them ─> confirm_booking
 book_concert_tickets┘
 """
 
+import time
+
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
@@ -57,6 +59,20 @@ def remind_of_payment(booking_id: int) -> None:
     booking = Booking.objects.get(pk=booking_id)
     letters.write_reminder(booking)
     Booking.objects.filter(pk=booking_id).update(reminded_at=timezone.now())
+
+
+# One for each visitor, all of them as one batch: see newsletter.py.
+@job(category="mail")
+def write_to(booking_id: int) -> None:
+    letters.write_newsletter(Booking.objects.get(pk=booking_id))
+    time.sleep(settings.MAIL_SERVER_TAKES)
+
+
+# What follows the batch. It finds the batch in its context.
+@job(category="mail")
+def report_newsletter(context: JobContext) -> None:
+    if context.batch is not None:
+        context.logger.info("The newsletter has gone out: %s", context.batch.progress())
 
 
 def _keep_ticket(booking: Booking, kind: Ticket.Kind, reference: str) -> None:

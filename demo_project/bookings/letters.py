@@ -26,6 +26,12 @@ def write_reminder(booking: Booking) -> Path:
     return _write(path, render_to_string("bookings/reminder.txt", _about(booking)))
 
 
+def write_newsletter(booking: Booking) -> Path:
+    """Write the newsletter to the visitor of a booking and return where it is."""
+    path = Path(settings.MEDIA_ROOT) / "newsletters" / f"booking-{booking.pk}.txt"
+    return _write(path, f"Dear {booking.visitor},\n\n{booking.city} misses you already.\n")
+
+
 def _about(booking: Booking, **more: object) -> dict[str, object]:
     return {"booking": booking, **more}
 

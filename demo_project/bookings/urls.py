@@ -6,6 +6,7 @@ app_name = "bookings"
 urlpatterns = [
     path("", views.board, name="board"),
     path("book/", views.new, name="new"),
+    path("newsletter/", views.newsletter, name="newsletter"),
     path("bookings/<int:pk>/", views.detail, name="detail"),
     path("bookings/<int:pk>/voucher/", views.voucher, name="voucher"),
 ]

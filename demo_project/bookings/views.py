@@ -13,6 +13,7 @@ from . import status
 from .forms import BookingForm
 from .letters import voucher_path
 from .models import Booking
+from .newsletter import latest_newsletters, send_newsletter
 from .services import book
 
 PER_PAGE = 15
@@ -44,6 +45,14 @@ def detail(request: HttpRequest, pk: int) -> HttpResponse:
     jobs, log = status.jobs_of(booking), status.log_of(booking)
     context = {"booking": booking, "tickets": status.tickets_of(booking), "jobs": jobs, "log": log}
     return _live(request, "detail", context | {"has_voucher": voucher_path(booking).exists()})
+
+
+def newsletter(request: HttpRequest) -> HttpResponse:
+    """The newsletters, with a progress bar each; a POST sends another one."""
+    if request.method == "POST":
+        send_newsletter()
+        return redirect("bookings:newsletter")
+    return _live(request, "newsletter", {"newsletters": latest_newsletters()})
 
 
 def voucher(request: HttpRequest, pk: int) -> FileResponse:

@@ -1,8 +1,12 @@
-"""A task of django.tasks, whose result is kept; shown in the pages for those who come from other systems."""
+"""A task and a job whose results are kept; shown in the pages about results."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+from uuid import UUID
+
 from demo_project.bookings.models import Booking
+from jobexec import ResultDoesNotExist, job
 from jobexec.backends.compat import task  # in a project: from django.tasks import task
 
 
@@ -18,3 +22,23 @@ def ask(booking: Booking) -> str:
 def answer(result_id: str) -> int | None:
     result = count_nights.get_result(result_id)
     return result.return_value if result.is_finished else None
+
+
+@job(keep_result=timedelta(days=30))
+def sum_nights(city: str) -> dict[str, int]:
+    nights = [booking.nights for booking in Booking.objects.filter(city=city)]
+    return {"bookings": len(nights), "nights": sum(nights)}
+
+
+def order_report(city: str) -> UUID:
+    return sum_nights.enqueue(city).pk
+
+
+def report(job_id: UUID) -> str:
+    try:
+        result = sum_nights.get_result(job_id)
+    except ResultDoesNotExist:
+        return "It has never been ordered, or more than 30 days ago."
+    if result.status == "SUCCESSFUL":
+        return f"{result.return_value['nights']} nights"
+    return "It could not be made." if result.is_finished else "It is being made."

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.checks import CheckMessage
 from django.db import router
+from django.views.decorators.debug import sensitive_variables
 
 from . import events, registration
 from .compat import (
@@ -55,6 +56,7 @@ class JobExecutorBackend(BaseTaskBackend):
         if known is None or known.function is not task.func:
             registration.register_task(task, self)
 
+    @sensitive_variables("args", "kwargs", "normal_args", "normal_kwargs", "result")
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Insert a job for a call of this task, in the current transaction; returns its result, which is READY.
 

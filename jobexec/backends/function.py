@@ -7,14 +7,17 @@ from collections.abc import Awaitable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
 from jobexec.conf import get_settings
+from jobexec.encryption import seal
 from jobexec.exceptions import DoNotRetry
 from jobexec.handlers.base import NotBegun
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.function import JobFunction
+from jobexec.identifiers import uuid7
 
 from . import events
 from .compat import TaskResultStatus, normalize_json
@@ -82,10 +85,13 @@ class TaskFunction(JobFunction[Any, Any]):
         text = super()._encode(args, kwargs)
         return f"{text[:-1]}{self._extra}}}" if self._extra else text
 
-    def job_columns(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def job_columns(self, args: Sequence[Any], kwargs: Mapping[str, Any], id: UUID | None = None) -> dict[str, Any]:
         """The columns of a call's job, for code that inserts it otherwise. Raises InvalidJob as ``enqueue``."""
         self._pattern()  # raises if the category or the engine does not exist
-        return {**self._columns(get_settings()), "handler_configuration": json.loads(self._encode(args, kwargs))}
+        configuration, id = json.loads(self._encode(args, kwargs)), id or uuid7()
+        if self.encrypted:
+            configuration = seal(configuration, self.name, id)
+        return {**self._columns(get_settings()), "handler_configuration": configuration, "id": id}
 
     # The interface to the executor.
 

@@ -13,6 +13,8 @@ from typing import Any
 from . import values
 
 MAX_LENGTH = 255
+#: Entries that begin so limit tenants: their jobs need not name the resource.
+TENANT = "tenant:"
 _NO_MORE_THAN = 1_000_000
 _RATE = re.compile(r"([1-9][0-9]{0,6})/(P\S{1,40})")
 #: Seconds: a rate's default burst is what accrues in this time, so that a fast rate needs no step for each job.
@@ -67,8 +69,8 @@ class BreakerProfile:
 
     It opens when, of the last ``window`` calls on a node, at least ``minimum_calls``, ``failure_rate`` per cent have
     failed. After ``wait``, ``trial_calls`` calls are let through. A call counts as failed if it raises one of the
-    exceptions ``counts`` (by their dotted paths; none: any exception) that is not one of ``ignores``, or takes longer
-    than ``slow_call``.
+    exceptions ``counts`` (by their dotted paths, or codes of the errors that external workers throw; none: any failure)
+    that is not one of ``ignores``, or takes longer than ``slow_call``.
     """
 
     failure_rate: int = 50
@@ -95,8 +97,8 @@ _OF_BREAKER: Mapping[str, values.Parser] = {
     "wait": values.duration(),
     "trial_calls": values.integer(1, 1000),
     "minimum_calls": values.integer(1, 10_000),
-    "counts": values.dotted_paths,
-    "ignores": values.dotted_paths,
+    "counts": values.words,
+    "ignores": values.words,
     "slow_call": values.duration(none=True),
 }
 
@@ -177,6 +179,11 @@ class Resources(Mapping[str, ResourceLimits]):
 
         #: The entry that covers a name: its own, or that of the longest pattern; None if there is none.
         self.covering = covering
+
+    def of_tenant(self, tenant: str) -> str | None:
+        """The resource of a tenant's jobs that name none themselves; None if no entry limits this tenant."""
+        name = f"{TENANT}{tenant}"
+        return name if tenant and self.covering(name) in (name, f"{TENANT}*") else None
 
     def __getitem__(self, name: str) -> ResourceLimits:
         return self._entries[name]

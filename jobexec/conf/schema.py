@@ -8,6 +8,7 @@ from datetime import time, timedelta
 from typing import Any
 
 from jobexec.conf import values
+from jobexec.conf.alerts import AlertTarget, alerts, site_url
 from jobexec.conf.resources import Resources, resources
 from jobexec.exceptions import InvalidSettings
 
@@ -157,7 +158,13 @@ class Settings:
     external_max_deliveries: int | None = field(default=None, metadata=_by(values.integer(1, 2**31 - 1, none=True)))
     imports: tuple[str, ...] = field(default=(), metadata=_by(values.words))
     middleware: tuple[str, ...] = field(default=(), metadata=_by(values.dotted_paths))
+    authorization: str | None = field(default=None, metadata=_by(values.dotted_path))
+    encrypt_arguments: bool = field(default=False, metadata=_by(values.boolean))
+    encryption_keys: Mapping[str, Any] | None = field(default=None, metadata=_by(values.encryption_keys), repr=False)
+    follow_ups: bool = field(default=True, metadata=_by(values.boolean))
     resources: Resources = field(default=Resources(), metadata=_by(resources))
+    dead_letter_alerts: Mapping[str, AlertTarget] | None = field(default=None, metadata=_by(alerts), repr=False)
+    site_url: str | None = field(default=None, metadata=_by(site_url))
     misfire_threshold: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))
     meter_interval: timedelta = field(default=_seconds(15), metadata=_by(values.duration()))
     meter_time_to_live: timedelta = field(default=timedelta(days=30), metadata=_by(values.duration()))

@@ -5,11 +5,13 @@ It raises ValueError with a text of what was expected; the caller adds the setti
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 import socket
 from collections.abc import Callable, Mapping
 from datetime import time, timedelta
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import isodate
@@ -263,6 +265,39 @@ def token(value: Any) -> str | None:
     if value is not None and not (isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9._~+/=-]{16,}", value)):
         raise ValueError("a text of at least 16 letters, digits and characters of ._~+/=-, or None")
     return value
+
+
+def encryption_keys(value: Any) -> Mapping[str, Any] | None:
+    """A dict of names to keys, each 32 bytes in base64, a callable or a dotted path, or None."""
+    if value is None:
+        return None
+    expected = "a dict of key ids to keys: 32 bytes in URL-safe base64, a callable, or the dotted path of one"
+    if not isinstance(value, Mapping):
+        raise ValueError(expected)
+    for number, (id, key) in enumerate(value.items(), 1):  # by number: who confuses the two would see a key here
+        if not is_name(id) or decoded_key(id) is not None:
+            raise ValueError(f"{expected}; id {number} is not a text of 1 to {MAX_NAME_LENGTH} printable characters")
+        if not callable(key) and decoded_key(key) is None and not _is_dotted(key):
+            raise ValueError(f"{expected}; key {number} is none of these")
+    return MappingProxyType(dict(value))
+
+
+def decoded_key(value: Any) -> bytes | None:
+    """The 32 bytes of a key in URL-safe base64; None for anything else."""
+    if not isinstance(value, str) or not _KEY.fullmatch(value):
+        return None
+    found = base64.urlsafe_b64decode(value.rstrip("=") + "=")
+    return found if len(found) == 32 else None
+
+
+_KEY = re.compile(r"[A-Za-z0-9_-]{43}=?")
+
+
+def _is_dotted(value: Any) -> bool:
+    try:
+        return dotted_path(value) is not None
+    except ValueError:
+        return False
 
 
 def retry_plan(value: Any) -> Any:

@@ -32,10 +32,12 @@ from ..runtime.connection_count import can_listen
 from ..runtime.notifications import Listener
 from ..runtime.threads import Deadline, Loop, Service
 from .loops.acquisition import JobAcquisition
+from .loops.alerts import DeadLetterAlerts
 from .loops.broker_acquisition import BrokerAcquisition
 from .loops.broker_consumer import BrokerConsumer
 from .loops.cleanup import HistoryCleanup
 from .loops.commits import CommitWatch, can_watch
+from .loops.follow_ups import FollowUps
 from .loops.heartbeat import Heartbeat
 from .loops.history import HistoryWriting
 from .loops.meter_writing import MeterWriting
@@ -66,6 +68,7 @@ class Engine(Service):
         running: RunningJobs,
         from_broker: bool = False,
         held: Held | None = None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.using, self._pool, self._held = engine.alias, pool, held
         self.node = Node(settings, engine, pool.load)
@@ -102,11 +105,17 @@ class Engine(Service):
         self.node.looked = self.looked
         self.meters = MeterWriting(self.node)
         self.settlement = Settlement(self.node, self.timers.wake, pool)
+        self.alerts = DeadLetterAlerts(self.node) if settings.dead_letter_alerts else None
+        #: None if every job is to be acquired, also those that handlers enqueue.
+        self.follow_ups = self._home(stopping) if settings.follow_ups and held is None else None
         #: Without RESOURCES no job is blocked.
-        self.promotion = Promotion(self.node, self._listening) if settings.resources else None
+        self.promotion = Promotion(self.node, self._listening, self.follow_ups) if settings.resources else None
         self.settlement.after_outcomes = self.promotion.ended if self.promotion else lambda outcomes: None
         for acquisition in self.acquisitions.values():
             acquisition.may_acquire = self.settlement.has_room
+
+    def _home(self, stopping: Callable[[], bool]) -> FollowUps:
+        return FollowUps(self.node, self._pool, self.acquisitions, self.settlement.submit, stopping)
 
     def _listening(self) -> bool:
         return self._source is not None and self._source.listening
@@ -120,7 +129,7 @@ class Engine(Service):
         if self._held is not None:
             return [*self.acquisitions.values()]  # one job, and none of the work that other nodes do
         loops: list[Loop] = [self.recovery, self.suspensions, self.cleanup, self.history, self.timers]
-        loops += [self.promotion] if self.promotion else []
+        loops += [each for each in (self.promotion, self.alerts) if each]
         loops += [*([self.consumer] if self.consumer else ()), *self.acquisitions.values()]
         return [*loops, self._listener] if self._listener else loops
 
@@ -140,8 +149,9 @@ class Engine(Service):
         return all(stopped)
 
     def _in_hand(self) -> list[AcquiredJob]:
-        # The pool first: an outcome is submitted to the settlement before its batch leaves the pool.
-        return self._pool.jobs_in_hand() + self.settlement.jobs_in_hand() + self.apart(self.using)
+        # In the order in which jobs move on: each is in the next place before it leaves the one before.
+        followers = self.follow_ups.jobs() if self.follow_ups is not None else []
+        return followers + self._pool.jobs_in_hand() + self.settlement.jobs_in_hand() + self.apart(self.using)
 
     def wake(self) -> None:
         """Look at all tables: there may be something to do now."""

@@ -20,6 +20,7 @@ from jobexec.handlers.registry import get_handler
 from jobexec.identifiers import uuid7
 from jobexec.models import AbstractJob, DeadLetterJob, Job, JobType, SuspendedJob
 from jobexec.operations.audit import acting, audited, note_jobs
+from jobexec.operations.enqueue.batch_drivers import reopen
 from jobexec.operations.enqueue.unique import take_back
 from jobexec.operations.notify.wake import wake_for_resources
 from jobexec.operations.resources.promote import permit_for
@@ -136,7 +137,7 @@ def _execute(outcome: Outcome, caller: _Caller) -> Any:
         if not outcome.counted:
             run = Run(started_at, clock.monotonic() - start, caller.node_name)
             failure = failure_of(error, work.using, handler)
-            outcome.failure = redacted(failure, handler, outcome.arguments or work.configuration)
+            outcome.failure = redacted(failure, handler, outcome)
             _record(outcome, outcome.failure, run)
         _count(outcome)
         end_span(outcome)
@@ -158,7 +159,7 @@ def _record(outcome: Outcome, failure: Failure, run: Run) -> None:
         moved = fail_job(work.using, work, failure, run)
     except DatabaseError as error:  # also for a broken transaction of the caller, which must see the handler's error
         # Without the stack trace: it contains the handler's error unredacted.
-        reason = without_secrets(str(error), work, outcome.arguments or work.configuration)
+        reason = without_secrets(str(error), outcome)
         text = "Job %s: its failure could not be recorded (%s); its lock will expire"
         logger.error(text, work.id, reason, extra=log_fields(work, outcome=outcome.name))
     else:
@@ -212,6 +213,7 @@ def _executable(row: AbstractJob, check: Callable[[AbstractJob], None]) -> Job:
     if isinstance(row, Job):
         return row
     if isinstance(row, DeadLetterJob):
+        reopen(row._state.db or "default", [row])
         take_back(row)
     if row.resource is not None and not permit_for(row._state.db or "default", row):
         raise JobLocked(f"Job {row.pk} waits for its resource {row.resource!r}, which lets no more jobs run now.")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import Any
 
 from jobexec.conf import Settings, get_settings
 from jobexec.handlers.base import JobHandler
-from jobexec.handlers.context import JobContext
+from jobexec.handlers.context import JobContext, current_job
+from jobexec.operations.enqueue.follow_ups import Hold, ask_before_inserts
 from jobexec.operations.settle.release import release_jobs
 from jobexec.operations.sql.locks import is_single_writer
 from jobexec.operations.values.acquired_job import AcquiredJob
@@ -82,7 +84,9 @@ class JobExecutor(Service):
             self.running, self.pool, self.submit, self._restart, self.node_name, settings.max_stuck_threads
         )
         self.engines = {
-            alias: Engine(settings, engine, self.pool, self.running, from_broker, held)
+            alias: Engine(
+                settings, engine, self.pool, self.running, from_broker, held, stopping=lambda: self.shutting_down
+            )
             for alias, engine in engines.items()
         }
         self.solitude = SolitaryProcesses(command) if command else None
@@ -279,3 +283,25 @@ class JobExecutor(Service):
 
     def settle(self, outcome: Outcome) -> bool:
         return self.engines[outcome.work.using].settlement.settle(outcome)
+
+    def follow(self, work: AcquiredJob, batch: Batch) -> Batch:
+        """The follow-ups of a run that has ended, which now belong to its batch."""
+        follow_ups = self.engines[work.using].follow_ups
+        return follow_ups.end(work, batch) if follow_ups is not None else []
+
+    # Called when jobs are enqueued.
+
+    def hold(self, context: JobContext, using: str, columns: Mapping[str, Any], count: int) -> Hold | None:
+        """Decide whether jobs that a handler of this executor enqueues stay here."""
+        follow_ups = self.engines[using].follow_ups if context.using == using else None
+        return follow_ups.hold(context, columns, count) if follow_ups is not None else None
+
+
+def _hold(using: str, columns: Mapping[str, Any], count: int) -> Hold | None:
+    context = current_job()
+    if context is None or not isinstance(context.host, JobExecutor):
+        return None
+    return context.host.hold(context, using, columns, count)
+
+
+ask_before_inserts(_hold)

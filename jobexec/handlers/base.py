@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jobexec.exceptions import JobExecError
@@ -83,10 +84,12 @@ class AsyncJobHandler(JobHandler, Protocol):
 class ResultHandler(JobHandler, Protocol):
     """A handler whose return value is kept: a row of TaskResult is written with the end of each attempt.
 
-    ``keeps_result`` is whether this one's is kept. The rows of its jobs name a ``task_backend``.
+    ``keeps_result`` is whether this one's is kept, ``keep_for`` how long, if not for RESULT_TTL. The rows of its jobs
+    name a ``task_backend``.
     """
 
     keeps_result: bool
+    keep_for: timedelta | None
 
     def encode_result(self, value: Any) -> str:
         """The JSON of the return value; called in the thread that ran the function, before anything is committed.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jobexec.operations.values.acquired_job import AcquiredJob
     from jobexec.operations.values.messages import ReceivedMessage
 
+    from .batch import JobBatch
 
 _current: ContextVar[JobContext] = ContextVar("jobexec_current_job")
 
@@ -53,7 +54,7 @@ class JobContext:
 
     def __init__(self, work: AcquiredJob, host: Host, started_at: datetime | None = None) -> None:
         self.work = work
-        self._host = host
+        self.host = host
         self.started_at = started_at or clock.now(work.using)
         self.timeout: timedelta | None = work.timeout
         self.soft_timeout = False
@@ -117,10 +118,20 @@ class JobContext:
 
         return ReceivedMessage.read(self.work.message)
 
+    @cached_property
+    def batch(self) -> JobBatch | None:
+        """The batch of which the job is a child, or which has made the job to follow it; None for any other job.
+
+        A child may add jobs to its batch. Uses no database.
+        """
+        from .batch import batch_of_job  # it needs the functions, which need the context
+
+        return batch_of_job(self.work)
+
     @property
     def shutting_down(self) -> bool:
         """Whether the executor drains: a long handler may then end early, for example by raising RetryIn(0)."""
-        return self._host.shutting_down
+        return self.host.shutting_down
 
     @property
     def cancelled(self) -> bool:
@@ -156,7 +167,7 @@ class JobContext:
         """
         if self.timed_out:
             raise JobTimeout(f"The timeout of {self.timeout} has expired.")
-        if not self._host.owns(self.work.lock_owner, self.work.using):
+        if not self.host.owns(self.work.lock_owner, self.work.using):
             raise LockLost()
 
     def on_interrupt(self, interrupt: Callable[[], object] | None) -> None:

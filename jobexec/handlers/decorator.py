@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from jobexec.exceptions import InvalidJob, InvalidSchedule
@@ -28,10 +29,11 @@ class _JobDecorator:
         takes_context: bool | None,
         sensitive: Sequence[str],
         schedule: tuple[Any, Any, Any] | None,
+        keep_result: bool | str | float | timedelta,
         options: Any,
     ) -> None:
         self.name, self.aliases, self.takes_context, self.options = name, aliases, takes_context, options
-        self.sensitive, self.schedule = sensitive, schedule
+        self.sensitive, self.schedule, self.keep_result = sensitive, schedule, keep_result
 
     @overload
     def __call__(self, function: Callable[Concatenate[JobContext, P], Awaitable[R]]) -> JobFunction[P, R]: ...
@@ -49,6 +51,7 @@ class _JobDecorator:
             self._takes_context(function),
             self.options,
             self.sensitive,
+            self.keep_result,
         )
         declaration = declaration_of(handler, *self.schedule) if self.schedule else None
         registry.register(handler)
@@ -89,6 +92,7 @@ def job(
     schedule: str | None = None,
     timezone: str | None = None,
     misfire: str = "once",
+    keep_result: bool | str | float | timedelta = False,
     **options: Unpack[JobOptions],
 ) -> _JobDecorator: ...
 def job(
@@ -102,6 +106,7 @@ def job(
     schedule: str | None = None,
     timezone: str | None = None,
     misfire: str = "once",
+    keep_result: bool | str | float | timedelta = False,
     **options: Unpack[JobOptions],
 ) -> Any:
     """Make a function a job: ``@job`` or ``@job(retries="R5/PT5M", category="mail", ...)``.
@@ -112,11 +117,13 @@ def job(
     not pass. ``sensitive`` names arguments whose values are not shown, neither in the admin nor in logs nor in records
     of failures. With ``schedule``, which is cron (``"0 3 * * *"``, in ``timezone``, by default the setting TIME_ZONE)
     or an ISO 8601 cycle (``"R/PT1H"``), executors enqueue it again and again, without arguments; ``misfire`` decides
-    about missed times: ``"skip"``, ``"once"`` or ``"all"``. All other keywords are options
+    about missed times: ``"skip"``, ``"once"`` or ``"all"``. ``keep_result`` keeps what the function returns, for
+    ``get_result``: a duration (``"P7D"``, a timedelta, seconds), or True for RESULT_TTL. All other keywords are options
     (:class:`~jobexec.handlers.options.JobOptions`); a wrong one raises :class:`~jobexec.exceptions.InvalidJob` at
     import.
     """
-    decorator = _JobDecorator(name, aliases, takes_context, sensitive, _schedule(schedule, timezone, misfire), options)
+    dates = _schedule(schedule, timezone, misfire)
+    decorator = _JobDecorator(name, aliases, takes_context, sensitive, dates, keep_result, options)
     return decorator if function is None else decorator(function)
 
 

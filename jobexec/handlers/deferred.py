@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.views.decorators.debug import sensitive_variables
 
+from jobexec.encryption import seal_text
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7
 
@@ -21,13 +23,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("jobexec.enqueue")
 
 
+@sensitive_variables("args", "kwargs", "encoded")
 def enqueue_on_commit(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> UUID:
     """Insert the job of a call after the commit; the call is fully validated now."""
+    id = uuid7()
     encoded, alias = handler._encode(args, kwargs), handler.options.get("transaction", DEFAULT_DB_ALIAS)
+    if handler.encrypted:  # now: the hook is seen in reports of errors
+        encoded = seal_text(encoded, handler.name, id)
     if alias not in connections:
         raise InvalidJob(f"transaction: expected an alias in DATABASES ({', '.join(connections)}), got {alias!r}.")
     create = handler._create(args, kwargs)
-    id = uuid7()
     # Not robust: Django would only log the error of the insert, and the caller would not learn of the missing job.
     due_date = handler._due_date()
     hook = DeferredJob(create, handler._database(), handler.name, id, encoded, due_date)

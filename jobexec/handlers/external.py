@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
-from django.utils.duration import duration_iso_string
+from django.views.decorators.debug import sensitive_variables
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import HandlerNotFound, InvalidJob
 from jobexec.json_values import check_json, check_storable, shown
+from jobexec.sensitive import HIDDEN
 
+from .calls import stored_columns
 from .function import JobFunction
-from .options import check_options, due_date, now_of, to_columns
+from .options import check_options, due_date, kept_for, now_of, to_columns
 from .registry import get_handler
 
 if TYPE_CHECKING:
@@ -49,9 +51,12 @@ class ExternalOptions(TypedDict, total=False):
     correlation_id: str
     deployment: str | None
     resource: str | None
+    keep_result: bool | str | float | timedelta
+    encrypted: bool
     using: str
 
 
+@sensitive_variables("variables", "options")
 def external_job(
     type: str, *, variables: Mapping[str, Any] | None = None, **options: Unpack[ExternalOptions]
 ) -> AnyExternal:
@@ -72,13 +77,17 @@ def external_job(
     pass before it becomes an incident; None for the setting EXTERNAL_MAX_DELIVERIES. ``run_after`` or ``delay``: no
     worker gets it earlier. ``deployment`` restricts which nodes may run ``on_complete`` and ``on_error``, as for other
     jobs (None: any); not given: the function's option, or the setting DEPLOYMENT of this process. ``resource``
-    is a name that RESOURCES covers: workers get the job when that has a permit. ``using`` is the database.
+    is a name that RESOURCES covers: workers get the job when that has a permit. ``encrypted``: whether its variables
+    are encrypted in the database; not given: the setting ENCRYPT_ARGUMENTS. Workers get them decrypted. ``keep_result``
+    keeps the variables that the worker completes it with, for :func:`~jobexec.get_result`: a duration, or True for
+    RESULT_TTL; not with ``on_complete``, whose job has a result of its own. ``using`` is the database.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
     """
     return external_jobs(type, [variables or {}], **options)[0]
 
 
+@sensitive_variables("variables", "options", "configurations", "common")
 def external_jobs(
     type: str, variables: Iterable[Mapping[str, Any]], **options: Unpack[ExternalOptions]
 ) -> list[AnyExternal]:
@@ -86,16 +95,25 @@ def external_jobs(
 
     The other arguments apply to all of them; see :func:`external_job`.
     """
+    return insert_external(type, variables, options, {})
+
+
+def insert_external(
+    type: str, variables: Iterable[Mapping[str, Any]], options: ExternalOptions, more: dict[str, Any]
+) -> list[AnyExternal]:
+    """:func:`external_jobs`, with ``more`` columns."""
     from jobexec.operations.external.create import create_external_jobs
 
     _check_names(options)
     using = options.get("using") or _database()
-    columns = _columns(type, options)
-    common = _common(options)
+    columns = _columns(type, options) | more
+    encrypted = options.get("encrypted", get_settings().encrypt_arguments)
+    common = _common(options, secret=encrypted)
     configurations = [
-        {"variables": _object(f"variables of job {n}", each)} | common for n, each in enumerate(variables)
+        {"variables": _object(f"variables of job {n}", each, secret=encrypted)} | common
+        for n, each in enumerate(variables)
     ]
-    return create_external_jobs(using, columns, configurations, due_date=_due_date(options, using))
+    return create_external_jobs(using, columns, configurations, due_date=_due_date(options, using), encrypted=encrypted)
 
 
 def _check_names(options: Mapping[str, Any]) -> None:
@@ -126,10 +144,13 @@ _AS_EVER = (
     "exclusive",
     "correlation_id",
     "resource",
+    "encrypted",
 )
 
 
 def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
+    from jobexec.models import KEPT_BY_JOB  # models load later than functions are decorated
+
     if not isinstance(type, str) or not type.strip() or len(type) > _LONGEST_TYPE:
         raise InvalidJob(f"type: expected a text of 1 to {_LONGEST_TYPE} characters, got {shown(type)}.")
     check_storable("type", type)
@@ -142,10 +163,14 @@ def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
     for name in ("process_definition_id", "execution_id"):
         if given.get(name):
             columns[name] = _short_text(name, given[name])
+    if "resource" not in given and options.get("tenant_id"):
+        columns["resource"] = get_settings().resources.of_tenant(options["tenant_id"])
+    if given.get("keep_result", False) is not False:
+        columns["task_backend"] = KEPT_BY_JOB
     return columns
 
 
-def _common(options: ExternalOptions) -> dict[str, Any]:
+def _common(options: ExternalOptions, *, secret: bool) -> dict[str, Any]:
     """The common part of all their configurations."""
     common: dict[str, Any] = {}
     for name in ("element_id", "business_key"):
@@ -155,18 +180,28 @@ def _common(options: ExternalOptions) -> dict[str, Any]:
         common["tags"] = _tags(options["tags"])
     if options.get("max_deliveries") is not None:
         common["max_deliveries"] = _number("max_deliveries", options["max_deliveries"])
-    return common | _callbacks(options)
+    if options.get("keep_result", False) is not False:
+        common |= _kept(options)
+    return common | _callbacks(options, secret)
 
 
-def _callbacks(options: ExternalOptions) -> dict[str, Any]:
+def _kept(options: ExternalOptions) -> dict[str, Any]:
+    """How long its result is kept, in seconds, if not for RESULT_TTL."""
+    if options.get("on_complete") is not None:
+        raise InvalidJob("keep_result: with on_complete, its function keeps the result; give it to its @job.")
+    keep_for = kept_for(options["keep_result"])
+    return {"keep_result": keep_for.total_seconds()} if keep_for else {}
+
+
+def _callbacks(options: ExternalOptions, secret: bool) -> dict[str, Any]:
     """The callbacks for when a worker has ended them."""
     found: dict[str, Any] = {}
     if options.get("on_complete") is not None:
-        found["on_complete"] = _callback("on_complete", options["on_complete"], ("variables",))
+        found["on_complete"] = _callback("on_complete", options["on_complete"], ("variables",), secret)
     if options.get("on_error") is not None:
         given = options["on_error"]
         by_code = given if isinstance(given, Mapping) else {"": given}
-        found["on_error"] = {_code(code): _on_error(code, each) for code, each in by_code.items()}
+        found["on_error"] = {_code(code): _on_error(code, each, secret) for code, each in by_code.items()}
     if "deployment" in options:  # then the row's deployment applies
         for each in (found.get("on_complete"), *found.get("on_error", {}).values()):
             if each:
@@ -174,9 +209,9 @@ def _callbacks(options: ExternalOptions) -> dict[str, Any]:
     return found
 
 
-def _on_error(code: str, given: Callback) -> dict[str, Any]:
+def _on_error(code: str, given: Callback, secret: bool) -> dict[str, Any]:
     name = f"on_error[{code!r}]" if code else "on_error"
-    return _callback(name, given, ("variables", "error_code", "error_message"))
+    return _callback(name, given, ("variables", "error_code", "error_message"), secret)
 
 
 def _code(code: Any) -> str:
@@ -185,27 +220,25 @@ def _code(code: Any) -> str:
     return code
 
 
-def _callback(name: str, given: Any, brought: Sequence[str]) -> dict[str, Any]:
+def _callback(name: str, given: Any, brought: Sequence[str], secret: bool) -> dict[str, Any]:
     """A callback as stored in a row: the handler, its fixed arguments, and the columns of its job."""
     handler, fixed = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
     function = _function(name, handler)
-    fixed = _object(f"{name}: arguments", fixed)
+    secret = secret or function.encrypted
+    fixed = _object(f"{name}: arguments", fixed, secret=secret)
     taken = sorted(fixed.keys() & set(brought))
     if taken:
         raise InvalidJob(f"{name}: {', '.join(taken)} is given by the worker and cannot be fixed.")
     try:
-        function.arguments.encode((), {**fixed, **dict.fromkeys(brought, "")})
+        function.arguments.encode((), {**fixed, **dict.fromkeys(brought, "")}, secret=secret)
     except InvalidJob as error:
         raise InvalidJob(f"{name}: {error}") from None
-    columns = function._columns(get_settings())
-    del columns["handler_type"]
     if function.options.get("wait_for") is not None:
         raise InvalidJob(f"{name}: expected a function without wait_for, but {function.name} waits for a message.")
     if callable(function.options.get("resource")):
         made = f"{function.name} makes it of its arguments"
         raise InvalidJob(f"{name}: expected a function whose resource is a name, but {made}.")
-    if columns.get("timeout") is not None:
-        columns["timeout"] = duration_iso_string(columns["timeout"])
+    columns = stored_columns(function) | ({"encrypted": True} if function.encrypted else {})
     return {"handler": function.name, "kwargs": fixed, "columns": columns}
 
 
@@ -220,10 +253,17 @@ def _function(name: str, given: Any) -> JobFunction[..., Any]:
     return found
 
 
-def _object(name: str, value: Any) -> dict[str, Any]:
+@sensitive_variables("value")
+def _object(name: str, value: Any, *, secret: bool = False) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InvalidJob(f"{name}: expected a mapping with texts as keys, got {shown(value)}.")
-    check_json(name, value)
+        got = HIDDEN if secret else shown(value)
+        raise InvalidJob(f"{name}: expected a mapping with texts as keys, got {got}.")
+    try:
+        check_json(name, value)
+    except InvalidJob:
+        if not secret:
+            raise
+        raise InvalidJob(f"{name}: expected JSON, got {HIDDEN}.") from None
     return dict(value)
 
 

@@ -6,18 +6,20 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import router
 
 from jobexec.conf import Settings, get_settings
+from jobexec.encryption import Hidden
 from jobexec.exceptions import InvalidJob
 from jobexec.retry import RetryPlan
 
-from . import deferred, many, unique
+from . import deferred, encrypted, many, results, unique
 from .arguments import Arguments
-from .calls import Call
+from .calls import Call, JobCall
 from .context import JobContext
 from .keys import resource_of, wait_of
 from .options import (
@@ -27,15 +29,17 @@ from .options import (
     due_date,
     end_of_wait,
     expires_at,
+    kept_for,
     now_of,
     to_columns,
 )
+from .results import KeptResult
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from uuid import UUID
 
     from jobexec.operations.enqueue.create import Pattern
+    from jobexec.operations.values.failure import Failure
     from jobexec.operations.values.inserted_rows import AnyJob, Own
 
 P = ParamSpec("P")
@@ -48,6 +52,10 @@ class JobFunction(Generic[P, R]):
     The API follows django.tasks, so that moving between the two is a change of import.
     """
 
+    #: Whether its return values are kept (``keep_result``), and how long, if not for RESULT_TTL.
+    keeps_result = False
+    keep_for: timedelta | None = None
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -56,6 +64,7 @@ class JobFunction(Generic[P, R]):
         takes_context: bool,
         options: JobOptions,
         sensitive: Sequence[str] = (),
+        keep_result: bool | str | float | timedelta = False,
     ) -> None:
         check_options(options)
         check_together(options)
@@ -68,6 +77,8 @@ class JobFunction(Generic[P, R]):
         #: Its arguments; shared by the copies made by :meth:`using`, for they have the same function.
         self.arguments = Arguments(function, name, takes_context, sensitive)
         self.is_async = inspect.iscoroutinefunction(function)
+        if keep_result is not False:
+            self.keeps_result, self.keep_for = True, kept_for(keep_result)
         self._made: tuple[Settings, str, Pattern] | None = None
 
     def __repr__(self) -> str:
@@ -105,20 +116,37 @@ class JobFunction(Generic[P, R]):
         With the option ``unique`` the row may be an existing one, as ``row.is_duplicate`` tells, or
         :class:`~jobexec.exceptions.DuplicateJob` is raised.
         """
+        if self.encrypted:
+            call = Hidden(args, kwargs)
+            del args, kwargs
+            return encrypted.enqueue(self, call)
         encoded, configuration = self._encode(args, kwargs), {"args": list(args), "kwargs": dict(kwargs)}
         return self._create(args, kwargs)(configuration, encoded, due_date=self._due_date())
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the arguments and results of its jobs are encrypted in the database."""
+        return self.options.get("encrypted", get_settings().encrypt_arguments)
 
     def _create(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., AnyJob]:
         """The function that inserts the job of a call, whose arguments have been checked."""
         pattern = self._pattern()
         if self.makes_options:
             pattern = pattern.of_call(self.made_of(args, kwargs))
-        return unique.creating(self, pattern, args, kwargs) if self.options.get("unique") else pattern.create
+        pattern.authorize()
+        if not self.options.get("unique"):
+            return pattern.create
+        return unique.creating(self, pattern, unique.key_for(self, args, kwargs))
 
     @property
     def makes_options(self) -> bool:
         """Whether options are made from the arguments of each call: its resource, or the message for which it waits."""
         return callable(self.options.get("resource")) or callable(self.options.get("wait_for"))
+
+    @property
+    def makes_from_arguments(self) -> bool:
+        """Whether an option is made from the arguments of each call."""
+        return self.makes_options or bool(self.options.get("unique"))
 
     def made_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Own:
         """What the options make of the arguments of a call, which have been checked."""
@@ -130,8 +158,19 @@ class JobFunction(Generic[P, R]):
             wait_of(wait, self.arguments, args, kwargs) if callable(wait) else None,
         )
 
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> JobCall:
+        """This call as a value, to be inserted later: by its ``enqueue()``, as a child or a callback of a batch.
+
+        Raises :class:`~jobexec.exceptions.InvalidJob` for arguments that do not fit the function or are not JSON.
+        """
+        return JobCall.of(self, args, kwargs)
+
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> AnyJob:
         """:meth:`enqueue` for async callers."""
+        if self.encrypted:
+            call = Hidden(args, kwargs)
+            del args, kwargs
+            return await sync_to_async(encrypted.enqueue, thread_sensitive=True)(self, call)
         return await sync_to_async(self.enqueue, thread_sensitive=True)(*args, **kwargs)
 
     def enqueue_many(self, calls: Iterable[Call]) -> Sequence[AnyJob]:
@@ -145,6 +184,10 @@ class JobFunction(Generic[P, R]):
         The result reads like a list whose instances are created on access; ``list(result)`` is one. With more than
         a page, and with the option ``unique``, they are loaded then, in their state at that time.
         """
+        if self.encrypted:
+            hidden = Hidden(calls)
+            del calls
+            return encrypted.enqueue_many(self, hidden)
         return many.enqueue_many(self, calls)
 
     def enqueue_on_commit(self, *args: P.args, **kwargs: P.kwargs) -> UUID:
@@ -156,7 +199,23 @@ class JobFunction(Generic[P, R]):
         If the insert fails, the commit has already happened: the error is logged with the name of the job and its id,
         and raised where the transaction ends. If you must not lose a job at that point, keep it in the same database.
         """
+        if self.encrypted:
+            call = Hidden(args, kwargs)
+            del args, kwargs
+            return encrypted.enqueue_on_commit(self, call)
         return deferred.enqueue_on_commit(self, args, kwargs)
+
+    def get_result(self, result_id: UUID | str) -> KeptResult[R]:
+        """The state and the result of a call, by the id of its job, for functions with ``keep_result``.
+
+        Raises :class:`~jobexec.exceptions.ResultDoesNotExist`: also for a job of another function, for one that was
+        enqueued before the function kept its results, and for a result that is no longer kept.
+        """
+        return results.find(result_id, self._database(), (self.name, *self.aliases))
+
+    async def aget_result(self, result_id: UUID | str) -> KeptResult[R]:
+        """:meth:`get_result` for async callers."""
+        return await sync_to_async(self.get_result, thread_sensitive=True)(result_id)
 
     def _database(self) -> str:
         from jobexec.models import Job  # models load later than functions are decorated
@@ -187,18 +246,23 @@ class JobFunction(Generic[P, R]):
         return make(database, columns, until)
 
     def _columns(self, settings: Settings) -> dict[str, Any]:
+        from jobexec.models import KEPT_BY_JOB
         from jobexec.operations.values.inserted_rows import without_defaults
 
-        columns = {"atomic": settings.atomic_jobs} | to_columns(self.options)
+        columns: dict[str, Any] = {"atomic": settings.atomic_jobs} | to_columns(self.options)
         if "retries" not in columns:
             columns["retries"] = RetryPlan.parse(settings.default_retry_plan).attempts
         if "timeout" not in self.options and settings.default_timeout is not None:
             columns["timeout"] = settings.default_timeout
+        if "resource" not in self.options and (tenant := columns.get("tenant_id")):
+            columns["resource"] = settings.resources.of_tenant(tenant)
+        if self.keeps_result:
+            columns["task_backend"] = KEPT_BY_JOB
         return without_defaults(columns) | {"handler_type": self.name}
 
     def _encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The JSON of these arguments for a row. Raises InvalidJob if they do not fit or are not JSON."""
-        return self.arguments.encode(args, kwargs)
+        return self.arguments.encode(args, kwargs, secret=self.encrypted)
 
     # The interface to the executor (JobHandler).
 
@@ -249,6 +313,15 @@ class JobFunction(Generic[P, R]):
         """Call the function, which is an ``async def``, on the running event loop."""
         args, kwargs = self.call_with(context, arguments)
         return _finish(context, self.function(*args, **kwargs))
+
+    def encode_result(self, value: Any) -> str:
+        """The JSON of the return value. Raises DoNotRetry if there is none, or it is too long."""
+        from jobexec.operations.tasks.return_values import encode_return_value
+
+        return encode_return_value(value)
+
+    def finished(self, work: Any, using: str, failure: Failure | None) -> None:
+        """Nobody is told: callers ask :meth:`get_result`."""
 
 
 async def _finish(context: JobContext, coroutine: Awaitable[Any]) -> Any:

@@ -23,18 +23,31 @@ _SALT = "jobexec.unique"
 _ENCODER = DjangoJSONEncoder()
 
 
-def key_of(unique: Any, arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+def key_of(
+    unique: Any, arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any], *, secret: bool = False
+) -> str:
     """The key of a call whose arguments fit and are JSON; ``unique`` is the option.
+
+    ``secret``: a key that is made of the arguments is a digest, which needs SECRET_KEY, and no error quotes it.
 
     Raises :class:`~jobexec.exceptions.InvalidJob` if a callable does not return a key.
     """
     if unique is True:
-        return by_arguments(arguments, args, kwargs)
+        return by_arguments(arguments, args, kwargs, secret=secret)
     if isinstance(unique, str):
         return unique
     key = unique(*args, **kwargs)
-    check_key(f"{arguments.name}: unique: what {unique!r} returned", key)
-    return str(key)
+    try:
+        check_key(f"{arguments.name}: unique: what {unique!r} returned", key)
+    except InvalidJob:
+        if not secret:
+            raise
+        raise InvalidJob(f"{arguments.name}: unique: {unique!r} returned no key; it is not shown.") from None
+    return _digest(str(key)) if secret else str(key)
+
+
+def _digest(text: str) -> str:
+    return salted_hmac(_SALT, text, algorithm="sha256").hexdigest()
 
 
 def check_key(name: str, key: Any) -> None:
@@ -82,20 +95,20 @@ def check_resource_name(name: str, value: Any) -> None:
         raise InvalidJob(f"{name}: expected {expected}, got {shown(value)}.")
 
 
-def by_arguments(arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+def by_arguments(arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any], *, secret: bool = False) -> str:
     """A digest of the arguments as the function gets them: by name, with its defaults, as JSON.
 
-    It does not depend on how a call passes them. If sensitive values are among them the digest needs SECRET_KEY, so
-    that a reader of keys cannot try out values.
+    It does not depend on how a call passes them. If sensitive values are among them, or all are ``secret``, the digest
+    needs SECRET_KEY, so that a reader of keys cannot try out values.
     """
     bound = arguments.signature.bind(*args, **kwargs).arguments
     try:
         given = json.loads(_ENCODER.encode(_with_defaults(arguments, bound)))
         text = json.dumps(given, sort_keys=True, separators=(",", ":"))
-        secret = hide(given, arguments.sensitive_names()) != given
+        secret = secret or hide(given, arguments.sensitive_names()) != given
     except RecursionError:
         raise InvalidJob(f"{arguments.name}: unique: the arguments are nested too deep for a key.") from None
-    return (salted_hmac(_SALT, text, algorithm="sha256") if secret else sha256(text.encode())).hexdigest()
+    return _digest(text) if secret else sha256(text.encode()).hexdigest()
 
 
 def _with_defaults(arguments: Arguments, bound: Mapping[str, Any]) -> dict[str, Any]:

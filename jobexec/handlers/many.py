@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 from django.db import transaction
+from django.views.decorators.debug import sensitive_variables
 
+from jobexec.encryption import seal_text
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7s
 
@@ -15,6 +18,9 @@ from . import unique
 from .calls import Call, split
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from jobexec.operations.enqueue.create import Pattern
     from jobexec.operations.values.inserted_rows import AnyJob, Own
 
     from .function import JobFunction
@@ -25,20 +31,31 @@ _AT_ONCE = 100  # between two checks of their length
 
 
 class Page(NamedTuple):
-    """Calls as stored in rows; their keys if the job has the option ``unique``, and what other options make of them."""
+    """Calls as stored in rows; their keys if the job has the option ``unique``, and what other options make of them.
+
+    Those of encrypted jobs have their ``ids`` already, to which they are bound.
+    """
 
     encoded: list[str]
     keys: list[str]
     own: list[Own]
+    ids: list[UUID]
+
+    def extend(self, other: Page) -> None:
+        """Append the calls of another page."""
+        for mine, more in zip(self, other, strict=True):
+            mine.extend(more)  # type: ignore[attr-defined]
 
 
+@sensitive_variables("calls", "first", "second", "pages", "page")
 def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Sequence[AnyJob]:
     """Insert a job for each call. See :meth:`~jobexec.handlers.function.JobFunction.enqueue_many`."""
     pattern, due_date = handler._pattern(), handler._due_date()
+    pattern.authorize()
     pages = _pages(handler, calls)
-    first, second = next(pages, Page([], [], [])), next(pages, None)
+    first, second = next(pages, Page([], [], [], [])), next(pages, None)
     if second is None and not (handler.options.get("unique") or first.own):
-        return pattern.create_many(first.encoded, due_date=due_date)
+        return pattern.create_many(first.encoded, ids=first.ids or None, due_date=due_date)
     from jobexec.operations.enqueue.pages import CreatedPages
     from jobexec.operations.notify.observers import told_afterwards
 
@@ -48,23 +65,26 @@ def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Seque
     # With a savepoint in the caller's transaction, which may go on after an error in call 1,500,000.
     with told_afterwards(), transaction.atomic(using=pattern.using):
         for page in pages:
-            if handler.options.get("unique"):
-                _insert_unique(handler, page, created, due_date)
-            elif page.own:
-                ids = uuid7s(len(page.encoded))
-                pattern.create_each(page.encoded, ids, page.own, due_date=due_date)
-                created.add(ids)
-            else:
-                created.add(pattern.create_many(page.encoded, due_date=due_date).ids)
+            created.add(*insert_page(handler, pattern, page, due_date))
     return created
 
 
-def _insert_unique(handler: JobFunction[..., Any], page: Page, created: Any, due_date: Any) -> None:
-    from jobexec.operations.enqueue.create_unique import create_unique_jobs
+def insert_page(
+    handler: JobFunction[..., Any], pattern: Pattern, page: Page, due_date: datetime | None
+) -> tuple[Sequence[UUID], frozenset[int]]:
+    """Insert a page, in a transaction; return the id of each job, and the indexes of those that already existed."""
+    if handler.options.get("unique"):
+        from jobexec.operations.enqueue.create_unique import create_unique_jobs
 
-    rule = unique.rule_of(handler)
-    more = {"due_date": due_date, "calls": page.own}
-    created.add(*create_unique_jobs(handler._pattern(), rule, page.keys, page.encoded, **more))
+        rule = unique.rule_of(handler)
+        return create_unique_jobs(
+            pattern, rule, page.keys, page.encoded, due_date=due_date, calls=page.own, ids=page.ids
+        )
+    if page.own:
+        ids = page.ids or uuid7s(len(page.encoded))
+        pattern.create_each(page.encoded, ids, page.own, due_date=due_date)
+        return ids, frozenset()
+    return pattern.create_many(page.encoded, ids=page.ids or None, due_date=due_date).ids, frozenset()
 
 
 def _pages(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Iterator[Page]:
@@ -72,15 +92,13 @@ def _pages(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Iterator[Pa
     if isinstance(calls, list | tuple):
         yield _page(handler, calls, 0)
         return
-    page, done, left = Page([], [], []), 0, iter(calls)
+    page, done, left = Page([], [], [], []), 0, iter(calls)
     while (more := _page(handler, islice(left, _AT_ONCE), done)).encoded:
-        page.encoded.extend(more.encoded)
-        page.keys.extend(more.keys)
-        page.own.extend(more.own)
+        page.extend(more)
         done += len(more.encoded)
         if len(page.encoded) >= PAGE or sum(map(len, page.encoded)) > LENGTH:
             yield page
-            page = Page([], [], [])
+            page = Page([], [], [], [])
     if page.encoded:
         yield page
 
@@ -89,7 +107,8 @@ def _page(handler: JobFunction[..., Any], calls: Iterable[Call], before: int) ->
     encoded: list[str] = []
     keys: list[str] = []
     own: list[Own] = []
-    encode, is_unique = handler._encode, bool(handler.options.get("unique"))
+    ids: list[UUID] = []
+    encode, is_unique, is_encrypted = handler._encode, bool(handler.options.get("unique")), handler.encrypted
     try:
         for call in calls:
             args, kwargs = split(call)
@@ -103,4 +122,7 @@ def _page(handler: JobFunction[..., Any], calls: Iterable[Call], before: int) ->
         done = own if handler.makes_options else keys if is_unique else encoded  # in the order above
         number = before + 1 + len(done)
         raise InvalidJob(f"Call {number} of enqueue_many: {error}") from error
-    return Page(encoded, keys, own)
+    if is_encrypted:
+        ids = uuid7s(len(encoded))
+        encoded = [seal_text(text, handler.name, id) for text, id in zip(encoded, ids, strict=True)]
+    return Page(encoded, keys, own, ids)

@@ -31,6 +31,7 @@ class CommonOptions(TypedDict, total=False):
     correlation_id: str
     deployment: str | None
     atomic: bool
+    encrypted: bool
     resource: str | Callable[..., str | None] | None
     timeout: timedelta | float | None
     headers: Mapping[str, Any]
@@ -69,7 +70,7 @@ _CHOICES = {
     "unique_while": ("waiting", "active", "existing"),
     "on_conflict": ("return", "ignore", "replace", "raise"),
 }
-_BOOLEANS = ("exclusive", "atomic")
+_BOOLEANS = ("exclusive", "atomic", "encrypted")
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -78,6 +79,8 @@ def check_options(options: Mapping[str, Any]) -> None:
         if name not in JobOptions.__annotations__:
             close = get_close_matches(name, JobOptions.__annotations__, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
+            if name == "keep_result":
+                hint = " It applies to all calls of a function: give it to @job(keep_result=...)."
             raise InvalidJob(f"Unknown option {name!r}.{hint}")
         _check(name, value)
     if "delay" in options and "run_after" in options:
@@ -202,6 +205,18 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "unique_while": _check_choice,
     "on_conflict": _check_choice,
 }
+
+
+def kept_for(value: Any) -> timedelta | None:
+    """How long ``keep_result`` keeps a result; None for as long as RESULT_TTL says."""
+    if value is True:
+        return None
+    try:
+        found: timedelta = conf_values.duration()(value)
+    except ValueError as error:
+        expected = f"True, False or {error}"
+        raise InvalidJob(f"keep_result: expected {expected}, got {shown(value)}.") from None
+    return found
 
 
 def seconds(name: str, value: Any) -> timedelta:

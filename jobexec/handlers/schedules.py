@@ -126,6 +126,10 @@ class HandlerJobs:
         except InvalidJob as error:
             raise InvalidSchedule(f"args: {error}", "args") from None
 
+    def encrypts(self, handler_type: str, options: Any) -> bool:
+        """Whether the jobs of a handler are encrypted; its schedule would have to keep their arguments."""
+        return _with(_callable(handler_type), options).encrypted
+
     def enqueue(
         self, using: str, handler_type: str, configuration: Mapping[str, Any], options: Any, due_date: datetime
     ) -> Any:

@@ -17,18 +17,16 @@ if TYPE_CHECKING:
     from .function import JobFunction
 
 
-def creating(
-    handler: JobFunction[..., Any], pattern: Pattern, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Callable[..., AnyJob]:
-    """A function that inserts the job as ``Pattern.create`` does, unless its key is taken. The key is made now."""
+def creating(handler: JobFunction[..., Any], pattern: Pattern, key: str) -> Callable[..., AnyJob]:
+    """A function that inserts the job as ``Pattern.create`` does, unless its key is taken."""
     from jobexec.operations.enqueue.create_unique import create_unique_job
 
-    return partial(create_unique_job, pattern, rule_of(handler), key_for(handler, args, kwargs))
+    return partial(create_unique_job, pattern, rule_of(handler), key)
 
 
 def key_for(handler: JobFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """The key of a call whose arguments have been checked."""
-    return key_of(handler.options["unique"], handler.arguments, args, kwargs)
+    return key_of(handler.options["unique"], handler.arguments, args, kwargs, secret=handler.encrypted)
 
 
 def rule_of(handler: JobFunction[..., Any]) -> Rule:

@@ -11,7 +11,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobexec', '0016_resources'),
+        ('jobexec', '0017_user_batches'),
     ]
 
     operations = [

@@ -1,32 +1,27 @@
 """The tables. A table of jobs is a state."""
 
-from .acquisition_lock import AcquisitionLock
 from .audit_log import AuditLog, OperatorType
 from .base import SHARED_COLUMNS, AbstractJob, JobType
-from .batch import Batch, BatchFailure, BatchPart, BatchState
-from .blocked_job import BlockedJob
+from .batch import BATCH_HANDLERS, Batch, BatchFailure, BatchPart, BatchState, BatchTally
 from .dead_letter_job import DeadLetterJob
-from .deployment import Deployment, DeploymentRegistration
-from .exclusive_lock import ExclusiveLock
+from .definitions import Deployment, DeploymentRegistration, JobDefinition
 from .executor_node import ExecutorNode, NodeState
 from .external_worker_job import ExternalWorkerJob, KeyBlock
-from .failure_group import FailureGroup
+from .figures import AlertedGroup, FailureGroup, MeterLog
 from .gateway_client import ExternalWorker, GatewayClient
 from .history_job import HistoryJob
 from .incident import Incident, IncidentState
 from .job import Job
-from .job_definition import JobDefinition
 from .job_key import JobKey
 from .job_log import JobLog, LogState
 from .job_progress import JobProgress
+from .locks import AcquisitionLock, ExclusiveLock
 from .message import Message
-from .meter_log import MeterLog
 from .resource import BreakerState, Resource
 from .schedule import WITHDRAWN, Misfire, Schedule, ScheduleFiring
-from .suspended_job import SuspendedJob
 from .suspension import Suspension, SuspensionScope
-from .task_result import ResultStatus, TaskResult
-from .timer_job import TimerJob
+from .task_result import KEPT_BY_JOB, ResultStatus, TaskResult
+from .waiting_jobs import BlockedJob, SuspendedJob, TimerJob
 
 #: The tables of jobs whose handler is in Django, in whatever state.
 HANDLER_TABLES: tuple[type[AbstractJob], ...] = (Job, TimerJob, BlockedJob, SuspendedJob, DeadLetterJob)
@@ -38,20 +33,24 @@ WAITING_TABLES = tuple(table for table in JOB_TABLES if not table.dead)
 EXTERNAL_TABLES = tuple(table for table in reversed(JOB_TABLES) if table is not Job)
 
 __all__ = [
+    "BATCH_HANDLERS",
     "EXTERNAL_TABLES",
     "HANDLER_TABLES",
     "JOB_TABLES",
+    "KEPT_BY_JOB",
     "RUNNABLE_TABLES",
     "SHARED_COLUMNS",
     "WAITING_TABLES",
     "WITHDRAWN",
     "AbstractJob",
     "AcquisitionLock",
+    "AlertedGroup",
     "AuditLog",
     "Batch",
     "BatchFailure",
     "BatchPart",
     "BatchState",
+    "BatchTally",
     "BlockedJob",
     "BreakerState",
     "DeadLetterJob",

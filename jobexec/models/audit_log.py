@@ -16,6 +16,7 @@ class OperatorType(models.TextChoices):
     CLIENT = "client", _("client")
     COMMAND = "command", _("command")
     EXECUTOR = "executor", _("executor")
+    CODE = "code", _("code")
 
 
 class AuditLog(models.Model):

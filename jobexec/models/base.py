@@ -14,8 +14,8 @@ from django.utils.translation import pgettext_lazy
 from jobexec import clock
 from jobexec.identifiers import uuid7
 
-from .exclusive_lock import serial_key
 from .fields import NameField
+from .locks import serial_key
 
 
 class PartialIndex(models.Index):
@@ -69,6 +69,11 @@ def ordered_index(name: str, *fields: str) -> PartialIndex:
     row. ``x = 'p'`` and ``x <= 5`` imply ``x IS NOT NULL``; ``id = 'p'`` does not.
     """
     return PartialIndex(name=name, fields=[*fields, "id"], where=models.Q(**{f"{fields[0]}__isnull": False}))
+
+
+def batch_index(name: str) -> SparseIndex:
+    """Finds the children of a batch; costs nothing for jobs without one."""
+    return SparseIndex(name=name, fields=["batch_id"])
 
 
 def process_instance_index(name: str) -> PartialIndex:

@@ -1,4 +1,4 @@
-"""An operation on many jobs, done in pieces by its own jobs."""
+"""Batches: an operation on many jobs, done in pieces by its own jobs, or a project's own jobs, followed together."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ from typing import ClassVar
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from jobexec import clock
 from jobexec.identifiers import uuid7
 
 from .fields import NameField
 
+#: The jobs that carry a batch on: they have its ``batch_id``, too, and are not its children.
+BATCH_HANDLERS = ("jobexec.batch_seed", "jobexec.batch_execution", "jobexec.batch_monitor")
+#: The type of a batch of a project's own jobs; all other types are operations.
+JOBS = "jobs"
+
 
 class BatchState(models.TextChoices):
-    """The states of a batch."""
+    """The states of a batch. A batch of jobs is open until it is sealed; it has failed if not all of them are done."""
 
+    OPEN = "open", pgettext_lazy("batch", "open")
     SEEDING = "seeding", _("seeding")
     RUNNING = "running", _("running")
     COMPLETED = "completed", _("completed")
+    FAILED = "failed", _("failed")
     CANCELLED = "cancelled", _("cancelled")
 
 
@@ -29,10 +37,14 @@ class Batch(models.Model):
     A seed job goes through the selection and creates one execution job for each piece of it; a monitor job completes
     the batch. All of them have the batch's id in ``batch_id``, and :attr:`process_instance_id`, by which they are
     suspended, activated and found.
+
+    A batch of the type :data:`JOBS` is a group of a project's own jobs, its *children*: plain jobs with its id in
+    ``batch_id``. Its ``arguments`` are what follows them. It has a monitor job, and no seed.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     type = models.CharField(max_length=64, help_text=_("The operation."))
+    name = models.CharField(max_length=255, blank=True, default="", db_default="")
     arguments = models.JSONField(default=dict, encoder=DjangoJSONEncoder)
     selection = models.JSONField(default=dict, encoder=DjangoJSONEncoder, help_text=_("Which jobs are meant."))
     state = models.CharField(max_length=16, choices=BatchState, default=BatchState.SEEDING)
@@ -40,11 +52,17 @@ class Batch(models.Model):
     create_user = models.CharField(max_length=255, blank=True, default="")
     create_time = models.DateTimeField(default=clock.now, db_index=True)
     end_time = models.DateTimeField(null=True, blank=True)
+    deadline = models.DateTimeField(
+        null=True, blank=True, help_text=_("From then on a batch of jobs that is not over has failed.")
+    )
     cursor = models.CharField(max_length=64, blank=True, default="", help_text=_("How far seeding has come."))
-    total = models.PositiveBigIntegerField(default=0, help_text=_("Jobs seeded so far."))
+    total = models.PositiveBigIntegerField(default=0, help_text=_("Jobs seeded or added so far."))
     parts = models.PositiveBigIntegerField(default=0, help_text=_("Execution jobs made so far."))
-    changed = models.PositiveBigIntegerField(default=0, help_text=_("Jobs changed, once it is over."))
-    skipped = models.PositiveBigIntegerField(default=0, help_text=_("Jobs left alone, once it is over."))
+    changed = models.PositiveBigIntegerField(default=0, help_text=_("Jobs changed or done, once it is over."))
+    skipped = models.PositiveBigIntegerField(default=0, help_text=_("Jobs left alone or removed, once it is over."))
+    failed = models.PositiveBigIntegerField(
+        default=0, db_default=0, help_text=_("Jobs of a batch of jobs that are dead letters, once it is over.")
+    )
 
     class Meta:
         verbose_name = _("batch")
@@ -53,7 +71,12 @@ class Batch(models.Model):
         permissions: ClassVar = [("manage_batch", _("Can suspend, activate and cancel batches"))]
 
     def __str__(self) -> str:
-        return f"{self.type} {self.pk}"
+        return f"{self.title} {self.pk}"
+
+    @property
+    def title(self) -> str:
+        """What people see: the name of a batch of jobs, or the operation."""
+        return self.name or self.type
 
     @property
     def process_instance_id(self) -> str:
@@ -63,7 +86,12 @@ class Batch(models.Model):
     @property
     def over(self) -> bool:
         """Whether the batch has ended."""
-        return self.state in (BatchState.COMPLETED, BatchState.CANCELLED)
+        return self.state in (BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED)
+
+    @property
+    def of_jobs(self) -> bool:
+        """Whether it is a batch of a project's own jobs."""
+        return self.type == JOBS
 
 
 class BatchPart(models.Model):
@@ -86,6 +114,29 @@ class BatchPart(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id} of {self.batch_id}"
+
+
+class BatchTally(models.Model):
+    """How many children of a batch of jobs were added or ended in one transaction; the monitor adds the rows up.
+
+    One row for each group of outcomes, and not counters in the batch: those would be one row that all nodes wait for.
+    No foreign key: checking it would lock the batch's row.
+    """
+
+    batch_id = models.UUIDField()
+    added = models.IntegerField(default=0, db_default=0)
+    completed = models.IntegerField(default=0, db_default=0)
+    failed = models.IntegerField(default=0, db_default=0, help_text=_("Less than 0 if dead letters were requeued."))
+    cancelled = models.IntegerField(default=0, db_default=0)
+
+    class Meta:
+        verbose_name = _("tally of a batch")
+        verbose_name_plural = _("tallies of batches")
+        default_permissions = ()
+        indexes: ClassVar = [models.Index(fields=["batch_id"], name="jobexec_batchtally_batch")]
+
+    def __str__(self) -> str:
+        return f"of {self.batch_id}"
 
 
 class BatchFailure(models.Model):

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec import clock
 
-from .base import AbstractJob, key_index, process_instance_index
+from .base import AbstractJob, batch_index, key_index, process_instance_index
 from .fields import NameField
 
 
@@ -39,6 +39,7 @@ class DeadLetterJob(AbstractJob):
         verbose_name_plural = _("dead letter jobs")
         indexes: ClassVar = [
             process_instance_index("jobexec_deadletterjob_instance"),
+            batch_index("jobexec_deadletterjob_batch"),
             key_index("jobexec_deadletterjob_key"),
             models.Index(fields=["fingerprint", "died_at"], name="jobexec_deadletterjob_alike"),
         ]

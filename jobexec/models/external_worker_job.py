@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec import clock
 
-from .base import AbstractJob, SparseIndex, ordered_index, process_instance_index
+from .base import AbstractJob, SparseIndex, batch_index, ordered_index, process_instance_index
 
 
 class ExternalWorkerJob(AbstractJob):
@@ -43,6 +43,7 @@ class ExternalWorkerJob(AbstractJob):
             ordered_index("jobexec_external_available", "handler_type", "available_at", "rank"),
             models.Index(fields=["lock_owner"], name="jobexec_external_worker"),
             process_instance_index("jobexec_external_instance"),
+            batch_index("jobexec_external_batch"),
             SparseIndex(name="jobexec_external_resource", fields=["resource"]),
         ]
         constraints: ClassVar = [models.UniqueConstraint(fields=["job_key"], name="jobexec_external_key")]

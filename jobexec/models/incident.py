@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec.identifiers import uuid7
 
-from .base import key_index, process_instance_index
+from .base import SparseIndex, key_index, process_instance_index
 from .fields import NameField
 
 
@@ -22,10 +22,10 @@ class IncidentState(models.TextChoices):
 
 
 class Incident(models.Model):
-    """A job has no retries left (ACT_RU_INCIDENT, type failedJob; ACT_HI_INCIDENT when it is over).
+    """A job has no retries left (ACT_RU_INCIDENT, type failedJob; ACT_HI_INCIDENT), or a breaker is open.
 
     Opened in the transaction that makes a job a dead letter, resolved in the one that gives it new retries, deleted
-    with the job. Holds plain ids, no foreign keys to jobs.
+    with the job. That of a circuit breaker has a ``resource`` and no job. Holds plain ids, no foreign keys to jobs.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -33,7 +33,10 @@ class Incident(models.Model):
     state = models.CharField(max_length=16, choices=IncidentState, default=IncidentState.OPEN)
     timestamp = models.DateTimeField()
     end_time = models.DateTimeField(null=True, blank=True)
-    job_id = models.UUIDField(db_index=True)
+    job_id = models.UUIDField(null=True, blank=True, db_index=True)
+    resource: models.Field[str | None, str | None] = NameField(  # type: ignore[misc,assignment]
+        max_length=255, null=True, blank=True, help_text=_("Of which the circuit breaker is open.")
+    )
     job_definition_id = NameField(max_length=255, blank=True, default="")
     handler_type = NameField(max_length=255)
     category = NameField(max_length=128)
@@ -58,8 +61,9 @@ class Incident(models.Model):
             models.Index(fields=["end_time"], name="jobexec_incident_end"),
             process_instance_index("jobexec_incident_instance"),
             key_index("jobexec_incident_key", "incident_key"),
+            SparseIndex(fields=["resource"], name="jobexec_incident_resource"),
         ]
         permissions: ClassVar = [("annotate_incident", _("Can annotate incidents"))]
 
     def __str__(self) -> str:
-        return f"{self.handler_type}: {self.message}"
+        return f"{self.resource or self.handler_type}: {self.message}"

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from django.utils.translation import gettext_lazy as _
 
-from .base import AbstractJob, SparseIndex, ordered_index, process_instance_index
+from .base import AbstractJob, SparseIndex, batch_index, ordered_index, process_instance_index
 
 
 class Job(AbstractJob):
@@ -27,6 +27,7 @@ class Job(AbstractJob):
         indexes: ClassVar = [
             ordered_index("jobexec_job_acquisition", "category", "deployment_id", "rank"),
             process_instance_index("jobexec_job_instance"),
+            batch_index("jobexec_job_batch"),
             SparseIndex(name="jobexec_job_resource", fields=["resource"]),
         ]
         permissions: ClassVar = [
@@ -39,4 +40,6 @@ class Job(AbstractJob):
             ("unlock_job", _("Can unlock jobs")),
             ("execute_job", _("Can execute jobs in the process of the admin")),
             ("bury_job", _("Can move jobs to the dead letters")),
+            ("reencrypt_job", _("Can encrypt jobs with the newest key")),
+            ("reveal_job", _("Can view the arguments of encrypted jobs")),
         ]

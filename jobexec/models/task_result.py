@@ -1,4 +1,4 @@
-"""The results of tasks of django.tasks."""
+"""The results of tasks of django.tasks, and of jobs that keep theirs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,16 @@ class ResultStatus(models.TextChoices):
     SUCCESSFUL = "SUCCESSFUL", pgettext_lazy("status of a task", "successful")
 
 
-class TaskResult(models.Model):
-    """The attempts of a task and its return value; kept for RESULT_TTL after its end.
+#: In ``task_backend`` and ``backend``, where tasks of django.tasks have their alias: the job has come through ``@job``.
+KEPT_BY_JOB = "@job"
 
-    Has the id of its job. Written in the transaction that settles an attempt, never at enqueue: while the job is in a
-    job table, that table determines the state, and this row has the results of earlier attempts.
+
+class TaskResult(models.Model):
+    """The attempts of a task and its return value; kept until ``expires_at``, or for RESULT_TTL after its end.
+
+    A job whose ``@job`` keeps its result is a task, too: its ``backend`` is KEPT_BY_JOB. Has the id of its job. Written
+    in the transaction that settles an attempt, never at enqueue: while the job is in a job table, that table determines
+    the state, and this row has the results of earlier attempts.
     """
 
     id = models.UUIDField(primary_key=True, editable=False)
@@ -41,6 +46,9 @@ class TaskResult(models.Model):
     first_time = models.DateTimeField(null=True, blank=True, help_text=_("When its first attempt began."))
     last_time = models.DateTimeField(null=True, blank=True, help_text=_("When its last attempt began."))
     end_time = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField(
+        null=True, blank=True, help_text=_("When it is deleted, if its job says so; otherwise RESULT_TTL applies.")
+    )
     return_value = models.JSONField(null=True, blank=True, encoder=DjangoJSONEncoder)
     errors = models.JSONField(default=list, blank=True, help_text=_("Class and traceback of each failed attempt."))
     workers = models.JSONField(default=list, blank=True, help_text=_("The node of each attempt."))
@@ -49,7 +57,7 @@ class TaskResult(models.Model):
         verbose_name = _("task result")
         verbose_name_plural = _("task results")
         default_permissions = ("view", "delete")
-        indexes: ClassVar = [models.Index(fields=["end_time"], name="jobexec_taskresult_end")]
+        indexes: ClassVar = [models.Index(fields=["expires_at", "end_time"], name="jobexec_taskresult_expiry")]
 
     def __str__(self) -> str:
         return f"{self.handler_type} {self.pk}"

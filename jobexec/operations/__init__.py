@@ -5,7 +5,7 @@ its own, and is independent of handlers and threads.
 """
 
 from .acquire.acquire import acquire_jobs
-from .audit import Operator, acting
+from .audit import acting
 from .batches.control import (
     BatchProgress,
     activate_batch,
@@ -15,16 +15,20 @@ from .batches.control import (
     start_batch,
     suspend_batch,
 )
+from .batches.of_jobs import retry_batch, seal_batch
 from .definitions import clear_overriding_priority, override_priority, set_retries_by_definition
 from .enqueue.create import create_job, create_jobs
 from .history.incidents import annotate_incident
 from .history.job_log import job_log, stack_trace
+from .maintenance.alert_delivery import send_test_alert
 from .maintenance.cleanup import clean_up_history
+from .maintenance.dead_letter_alerts import alert_dead_letters
 from .maintenance.timers import next_due_date, trigger_due_timers
 from .manage.adjust import delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
 from .manage.cancel import cancel
 from .manage.dead_letters import move_to_dead_letter
 from .manage.due_dates import recalculate_due_date
+from .manage.reencrypt import reencrypt
 from .manage.resources import hold_resource, release_resource, set_resource_limits
 from .manage.suspend import activate, lift, suspend
 from .manage.suspension_sweep import next_suspension_date, sweep_suspensions
@@ -46,8 +50,10 @@ from .settle.recover import recover_expired_locks, recover_node
 from .settle.release import release_jobs
 from .targets.for_each import OperationResult
 from .targets.lookup import find_job, find_states
+from .values.operator import AuthorizationRequest, Operator
 
 __all__ = [
+    "AuthorizationRequest",
     "BatchProgress",
     "OperationResult",
     "Operator",
@@ -55,6 +61,7 @@ __all__ = [
     "acting",
     "activate",
     "activate_batch",
+    "alert_dead_letters",
     "annotate_incident",
     "batch_progress",
     "cancel",
@@ -83,6 +90,7 @@ __all__ = [
     "recalculate_due_date",
     "recover_expired_locks",
     "recover_node",
+    "reencrypt",
     "register_deployment",
     "register_own_deployment",
     "registered_deployments",
@@ -91,7 +99,10 @@ __all__ = [
     "requeue",
     "retire_deployments",
     "retire_registrations",
+    "retry_batch",
     "retry_now",
+    "seal_batch",
+    "send_test_alert",
     "set_due_date",
     "set_priority",
     "set_resource_limits",

@@ -3,29 +3,37 @@
 The entry point (admin, command, gateway ...) names the operator with :func:`acting`. Operators' verbs are
 :func:`audited` and record their changes, one row for each call, however many jobs it affects. Changes by a project's
 code or a handler have no operator: they are not recorded, and cause no queries.
+
+The same decorator asks the policy in AUTHORIZATION before the verb begins; code has to ask, too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db import transaction
-from django.db.models import Model
+from django.db import DatabaseError, connections, router, transaction
+from django.db.models import Model, QuerySet
+from django.utils.module_loading import import_string
 
 from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.exceptions import NotAuthorized
 from jobexec.models import AbstractJob, AuditLog, Job, OperatorType
 from jobexec.sensitive import hide
 
-from .sql.errors import storable
+from .sql.errors import one_line, storable
+from .values.operator import AuthorizationRequest, Operator
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,16 +47,6 @@ _COLUMNS = frozenset(column.name for column in AbstractJob._meta.fields)
 #: The arguments recorded as new values: what a verb changes, not its target or its caller.
 _SAID = _COLUMNS | {"at", "until", "reason", "from_creation"}
 _SECRET = frozenset({"token_digest", "previous_token_digest", "lease_token", "secret"})
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """The author of a change: ``name`` of a ``type``, through ``via``, from ``origin`` (an address or a host)."""
-
-    type: OperatorType
-    name: str
-    via: str = ""
-    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +75,156 @@ class _Change:
 
 _operator: ContextVar[Operator | None] = ContextVar("jobexec_operator", default=None)
 _change: ContextVar[_Change | None] = ContextVar("jobexec_change", default=None)
+#: Whether the policy has permitted what goes on now: what follows from it is not asked about.
+_permitted: ContextVar[bool] = ContextVar("jobexec_permitted", default=False)
+
+#: What was refused within the innermost outlasting().
+_refused: ContextVar[list[_Refusal]] = ContextVar("jobexec_refused")
+
+logger = logging.getLogger("jobexec.audit")
 
 
 @contextmanager
 def acting(operator: Operator | None) -> Iterator[None]:
     """Attribute changes within to the operator, or to no one with None. They are not part of an outer change."""
-    token, change = _operator.set(operator), _change.set(None)
+    token, change, before = _operator.set(operator), _change.set(None), _permitted.set(False)
     try:
-        yield
+        with outlasting():
+            yield
     finally:
         _operator.reset(token)
         _change.reset(change)
+        _permitted.reset(before)
+
+
+@contextmanager
+def outlasting() -> Iterator[None]:
+    """Write what was refused within again if its transaction was rolled back. On an event loop it has no effect."""
+    found: list[_Refusal] = []
+    token = _refused.set(found)
+    try:
+        yield
+    finally:
+        _refused.reset(token)
+        if found and not _is_on_a_loop():
+            there = set[tuple[str, Any]]()
+            for refusal in reversed(found):
+                refusal.outlast(there)
+
+
+def _is_on_a_loop() -> bool:
+    with suppress(RuntimeError):
+        return bool(asyncio.get_running_loop())
+    return False
+
+
+@contextmanager
+def permitted() -> Iterator[None]:
+    """Ask no policy within: for what follows from a change that it has permitted."""
+    token = _permitted.set(True)
+    try:
+        yield
+    finally:
+        _permitted.reset(token)
+
+
+def authorize(
+    action: str, target: Any, using: str | None, arguments: Mapping[str, Any], *, also_within: bool = False
+) -> None:
+    """Ask the policy in AUTHORIZATION. Raises :class:`~jobexec.exceptions.NotAuthorized`, and records that.
+
+    What follows from a permitted change, and what executors do by themselves, is not asked about. ``also_within``: even
+    if it follows from one, because it says more.
+    """
+    path, operator = get_settings().authorization, _operator.get()
+    if path is None or (_permitted.get() and not also_within):
+        return
+    if operator is not None and operator.type == OperatorType.EXECUTOR:
+        return
+    request = AuthorizationRequest(action, target, operator, dict(arguments), using)
+    try:
+        with permitted():  # a policy may use the verbs itself
+            answer = _policy(path)(request)
+        if answer is not True:
+            reason = answer if isinstance(answer, str) and answer else "The policy in AUTHORIZATION does not permit it."
+            raise NotAuthorized(reason)
+    except NotAuthorized as error:
+        _note_refusal(request, str(error))
+        raise
+
+
+@cache
+def _policy(path: str) -> Callable[[AuthorizationRequest], Any]:
+    found = import_string(path)
+    policy: Callable[[AuthorizationRequest], Any] = found() if isinstance(found, type) else found
+    return policy
+
+
+def _note_refusal(request: AuthorizationRequest, reason: str) -> None:
+    """Record a refusal: in the log of the process, and in the audit log unless the caller's transaction is broken."""
+    operator = request.principal or Operator(OperatorType.CODE, "")
+    who = f"{operator.type.value} {operator.name}".rstrip()
+    logger.warning("Refused: %s by %s: %s", one_line(request.action), one_line(who), one_line(reason))
+    change, columns = _Change(request.action, {}, operator), _meant(request)
+    columns |= {"old": None, "new": {"refused": reason}, "count": 0}
+    refusal = _Refusal(request.using or router.db_for_write(AuditLog), change, columns)
+    refusal.write()
+    _refused.get([]).append(refusal)
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """A line about a refusal. The transaction in which it was written may be rolled back because of it."""
+
+    using: str
+    change: _Change
+    columns: dict[str, Any]
+    row: AuditLog | None = None
+
+    def write(self) -> None:
+        if connections[self.using].needs_rollback:
+            return
+        try:
+            with transaction.atomic(using=self.using):  # with a savepoint: the caller's transaction may go on
+                self.row = _insert(self.using, self.change, **self.columns)
+        except DatabaseError as error:  # a role that only enqueues may not write here
+            logger.error("The refusal is not in the audit log: %s", one_line(str(error)))
+
+    def outlast(self, there: set[tuple[str, Any]]) -> None:
+        """Write it again if it was rolled back; where its transaction goes on, that decides.
+
+        ``there`` are the rows of later refusals: some databases use the number of a row again that was rolled back.
+        """
+        if connections[self.using].in_atomic_block:
+            return
+        row = self.row
+        with suppress(DatabaseError):
+            rows = AuditLog.objects.using(self.using)
+            if row is None or (self.using, row.pk) in there or not _is_there(rows, row):
+                self.write()
+        if self.row is not None:
+            there.add((self.using, self.row.pk))
+
+
+def _is_there(rows: QuerySet[AuditLog], row: AuditLog) -> bool:
+    return rows.filter(pk=row.pk, timestamp=row.timestamp, verb=row.verb).exists()
+
+
+def _meant(request: AuthorizationRequest) -> dict[str, Any]:
+    """The object of a refused request, for the audit log, without a query."""
+    target, tenant = request.target, request.arguments.get("tenant_id")
+    about: dict[str, Any] = {"object_type": "", "object_id": "", "tenant_id": tenant, "scope": None}
+    if isinstance(target, Model):
+        tenant = getattr(target, "tenant_id", tenant)
+        return about | {"object_type": target._meta.model_name, "object_id": str(target.pk), "tenant_id": tenant}
+    if isinstance(target, QuerySet):
+        return about | {"object_type": target.model._meta.model_name}
+    if isinstance(target, list | tuple | set | frozenset):
+        ids = [str(getattr(each, "pk", each)) for each in list(target)[:MOST_IDS]]
+        return about | {"object_type": "job", "scope": {"ids": ids}}
+    if isinstance(target, UUID | str | int):
+        return about | {"object_id": str(target)}
+    return about
 
 
 def carried(function: Callable[P, R]) -> Callable[P, R]:
@@ -104,12 +241,24 @@ def _called_as(operator: Operator, function: Callable[..., R], *args: Any, **kwa
 def audited(verb: Callable[P, R]) -> Callable[P, R]:
     """Decorate an operator's verb: each call is one change, with the function's name and arguments.
 
-    A verb that is called within another verb is part of the outer change.
+    A verb that is called within another verb is part of the outer change. Raises
+    :class:`~jobexec.exceptions.NotAuthorized` if the policy refuses it.
     """
     signature = inspect.signature(verb)
 
     @wraps(verb)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        if _permitted.get() or get_settings().authorization is None:
+            return recorded(*args, **kwargs)
+        given = dict(signature.bind_partial(*args, **kwargs).arguments)
+        using = given.pop("using", None)
+        named = ("target", *signature.parameters)
+        target = given.pop(next((name for name in named if name in given), ""), None)
+        authorize(verb.__name__, target, using, given)
+        with permitted():
+            return recorded(*args, **kwargs)
+
+    def recorded(*args: P.args, **kwargs: P.kwargs) -> R:
         operator = _operator.get()
         if operator is None or _change.get() is not None:
             return verb(*args, **kwargs)

@@ -16,6 +16,7 @@ from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Schedule,
 
 from .reports.counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts, open_incidents
 from .reports.failure_groups import GroupOfFailures, failure_groups
+from .reports.resources import ResourceStatus, troubled
 from .reports.throughput import Traffic, traffic
 from .reports.unserved_types import TypeWithoutWorker, types_without_worker
 from .sql.server_time import time_of
@@ -29,8 +30,9 @@ BATCHES_SHOWN = 5
 NODES_SHOWN = 100
 SUSPENSIONS_SHOWN = 20
 GROUPS_SHOWN = 8
+RESOURCES_SHOWN = 10
 
-OF_ALL_TENANTS = frozenset({"nodes", "failure_groups", "traffic", "unserved"})
+OF_ALL_TENANTS = frozenset({"nodes", "failure_groups", "traffic", "unserved", "resources"})
 PARTS = frozenset({"counts", "incidents", "timers", "schedules", "suspensions", "batches"}) | OF_ALL_TENANTS
 """The parts to which :func:`overview` can be limited."""
 
@@ -116,6 +118,8 @@ class Overview:
     failure_groups: list[GroupOfFailures] | None = None
     """The groups with failures in the period."""
     traffic: Traffic | None = None
+    resources: list[ResourceStatus] | None = None
+    """The resources whose breaker is not closed, or for which jobs wait."""
     unserved: list[TypeWithoutWorker] | None = None
     """External job types with waiting jobs for which no worker asks."""
 
@@ -230,7 +234,7 @@ def _suspensions(ask: _Question) -> dict[str, Any]:
 def _batches(ask: _Question) -> dict[str, Any]:
     from .batches.control import batch_progress
 
-    states = (BatchState.SEEDING, BatchState.RUNNING)
+    states = (BatchState.OPEN, BatchState.SEEDING, BatchState.RUNNING)
     rows = Batch.objects.using(ask.using).filter(ask.ours(), state__in=states).order_by("-create_time")[:BATCHES_SHOWN]
     return {"batches": [RunningBatch(row, batch_progress(row)) for row in rows]}
 
@@ -241,6 +245,10 @@ def _failure_groups(ask: _Question) -> dict[str, Any]:
 
 def _traffic(ask: _Question) -> dict[str, Any]:
     return {"traffic": traffic(ask.using, ask.now, ask.period)}
+
+
+def _resources(ask: _Question) -> dict[str, Any]:
+    return {"resources": troubled(ask.using, RESOURCES_SHOWN) if get_settings().resources else []}
 
 
 def _unserved(ask: _Question) -> dict[str, Any]:
@@ -257,5 +265,6 @@ _LOOKS = {
     "batches": _batches,
     "failure_groups": _failure_groups,
     "traffic": _traffic,
+    "resources": _resources,
     "unserved": _unserved,
 }

@@ -10,7 +10,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from jobexec.models import NodeState
+from jobexec.models import BreakerState, NodeState
 
 from .overview import NodeStatus, Overview
 from .values.humanize import duration
@@ -55,6 +55,10 @@ def _of_jobs(seen: Overview) -> Iterator[Problem]:
     for each in seen.unserved or []:
         text = _("Jobs of type %(type)s have waited for %(time)s, and no worker asks for them.")
         yield Problem("no_worker", text % {"type": each.type, "time": _since(seen, each.waiting_since)})
+    for resource in seen.resources or []:
+        if resource.breaker == BreakerState.OPEN and not resource.held:
+            text = _("The circuit breaker of %(resource)s is open: %(reason)s")
+            yield Problem("breaker", text % {"resource": resource.name, "reason": resource.reason})
     if seen.incidents:
         text = ngettext("%(count)s incident is open.", "%(count)s incidents are open.", int(seen.incidents))
         yield Problem("incidents", text % {"count": str(seen.incidents)})

@@ -11,7 +11,8 @@ from django.db import connections
 from jobexec.conf import EngineSettings, Settings
 from jobexec.operations.sql.dialect import dialect
 
-#: The executor's threads for each engine, with one connection each; one of acquisition for each name.
+#: The executor's threads for each engine, with one connection each; one of acquisition for each name. Promotion (with
+#: RESOURCES) and alerts (with DEAD_LETTER_ALERTS) come on top.
 LOOPS = (
     "acquisition",
     "timers",
@@ -62,7 +63,7 @@ def connections_needed(settings: Settings, engine: EngineSettings) -> Connection
 def ordinary_connections(settings: Settings, engine: EngineSettings) -> int:
     """The connections of one engine made by Django: worker threads, threads for async handlers, loops and helpers."""
     threads_for_async = settings.async_threads if settings.async_jobs else 0
-    loops = len(LOOPS) - 1 + len(engine.acquirers)
+    loops = len(LOOPS) - 1 + len(engine.acquirers) + bool(settings.resources) + bool(settings.dead_letter_alerts)
     return settings.threads + threads_for_async + loops + len(HELPERS)
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from jobexec.encryption import unseal
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import NamesArguments
 from jobexec.handlers.registry import get_handler
@@ -18,9 +19,9 @@ from jobexec.models import AbstractJob
 class EnqueuedJob:
     """A job that was enqueued: its handler, its arguments and its due date.
 
-    ``args`` and ``kwargs`` are as stored in the row, that is as JSON. ``job`` is the row; any other column of it is
-    available as an attribute (``enqueued.priority``). ``job`` is None for one that waits for a commit and has no row
-    yet.
+    ``args`` and ``kwargs`` are as stored in the row, that is as JSON, and decrypted. ``job`` is the row; any other
+    column of it is available as an attribute (``enqueued.priority``). ``job`` is None for one that waits for a commit
+    and has no row yet.
     """
 
     using: str
@@ -34,7 +35,8 @@ class EnqueuedJob:
     @classmethod
     def of(cls, using: str, job: AbstractJob) -> EnqueuedJob:
         """Make it from a row."""
-        configuration = job.handler_configuration if isinstance(job.handler_configuration, dict) else {}
+        configuration = unseal(job.handler_configuration, job.handler_type, job.pk)
+        configuration = configuration if isinstance(configuration, dict) else {}
         args, kwargs = configuration.get("args", ()), configuration.get("kwargs", {})
         return cls(using, job.pk, job.handler_type, tuple(args), dict(kwargs), job.due_date, job)
 

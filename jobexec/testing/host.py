@@ -89,6 +89,10 @@ class ManualHost:
             outcome.siblings = None
             self.give_back(siblings)
 
+    def follow(self, work: AcquiredJob, batch: list[AcquiredJob]) -> list[AcquiredJob]:
+        """None: jobs that a handler enqueues are always acquired."""
+        return []
+
     def has_settled_itself(self, outcome: Outcome) -> None:
         """Nothing to do for an atomic job: everything is written."""
 

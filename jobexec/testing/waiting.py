@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import connections
 
+from jobexec.encryption import unseal
 from jobexec.handlers.deferred import DeferredJob
 
 from .enqueued import EnqueuedJob
@@ -20,6 +21,6 @@ def waiting_for_commit(using: str) -> list[EnqueuedJob]:
 
 
 def _of(hook: DeferredJob) -> EnqueuedJob:
-    configuration = json.loads(hook.encoded)
+    configuration = unseal(json.loads(hook.encoded), hook.handler_type, hook.id)
     args, kwargs = tuple(configuration["args"]), configuration["kwargs"]
     return EnqueuedJob(hook.using, hook.id, hook.handler_type, args, kwargs, hook.due_date)

@@ -11,7 +11,8 @@ import django
 import pytest
 from django.contrib.auth.admin import UserAdmin
 
-from jobexec.models import BatchFailure, DeadLetterJob, Job, TimerJob
+from jobexec.models import BatchFailure, DeadLetterJob, Incident, Job, Resource, TimerJob
+from jobexec.operations.history.incidents import open_breaker_incident
 from tests.support.web import browser
 from tests.support.web.accessibility import grave_findings, poor_contrasts
 
@@ -32,13 +33,15 @@ ADD_CLIENT = "/admin/jobexec/gatewayclient/add/"
 
 
 @pytest.fixture
-def rows() -> dict[type[Any], Any]:
+def rows(settings: Any) -> dict[type[Any], Any]:
     """One row of each table, whose page has every section; and what the dashboard shows."""
     rows = data.some_of_everything()
     data.make(Job, tenant_id="acme", rank=0)
     data.make(TimerJob, handler_type="shop.a_long_name" * 4)
     BatchFailure.objects.create(batch_id=rows[data.Batch].pk, job_id=rows[DeadLetterJob].pk, reason="it is running")
     traffic(succeeded=90, failed=4, wait={"16": 60, "4096": 34}, run={"128": 94})
+    settings.JOBEXEC = {**getattr(settings, "JOBEXEC", {}), "RESOURCES": {"pay.example": {"breaker": "fast"}}}
+    open_breaker_incident("default", rows[Resource].pk, rows[Resource].reason)
     return rows
 
 
@@ -60,7 +63,8 @@ def pages(page: Any, rows: dict[type[Any], Any], asking: frozenset[str]) -> Iter
     page.wait_for_selector("text=1 jobs")
     yield f"{SUSPEND} asked again"
     asked: set[str] = set()
-    for url in map(page_url, rows.values()):
+    of_a_breaker = page_url(Incident.objects.get(resource__isnull=False))
+    for url in [*map(page_url, rows.values()), of_a_breaker]:
         page.goto(url)
         yield url
         for name in page.evaluate(QUESTIONS):

@@ -1,5 +1,6 @@
 """Tasks are run as jobs are: a thread acquires, runs and settles them, and their results say so."""
 
+import importlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,13 +9,15 @@ from django.contrib.auth.models import Group
 import jobexec
 from jobexec.backends.compat import (
     TaskResultStatus,
+    task_backends,
     task_enqueued,
     task_finished,
     task_started,
 )
 from jobexec.exceptions import DoNotRetry
 from jobexec.executor.execute_now import execute_now
-from jobexec.models import DeadLetterJob, Job, SuspendedJob
+from jobexec.handlers import registry
+from jobexec.models import DeadLetterJob, Job, SuspendedJob, TaskResult
 from jobexec.operations import delete_jobs, requeue, suspend
 from jobexec.operations.maintenance.timers import trigger_due_timers
 from tests.support.executor import run_one
@@ -254,3 +257,28 @@ def test_a_database_that_is_away_before_the_call_gives_the_job_back(alias, shop,
     assert [outcome.run for outcome in host.outcomes] == [None]
     result.refresh()
     assert (shop.seen["wait_with_context"], result.errors) == ([], [])
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_arguments_and_results_are_encrypted(alias, backend, configure, everywhere):
+    keys = {"ENCRYPTION_KEYS": {"2026": lambda: b"k" * 32}}
+    if everywhere:
+        configure(**keys, ENCRYPT_ARGUMENTS=True)
+        backend()
+    else:
+        configure(**keys)
+        backend(ENCRYPTED=True)
+    with registry.isolated():
+        shop = importlib.import_module("tests.support.shop")
+        task_backends["default"].validate_task(shop.greet)
+        result = shop.greet.using(queue_name="emails").enqueue("a secret name", times=2)
+        row = Job.objects.using(alias).get()
+        assert "a secret name" not in str(row.handler_configuration)
+        assert row.handler_configuration["queue_name"] == "emails", "the queue stays readable"
+        waiting = shop.greet.get_result(result.id)
+        assert (waiting.args, waiting.kwargs) == (["a secret name"], {"times": 2})
+        Job.objects.using(alias).update(category="default")
+        run_one(alias)
+        stored = TaskResult.objects.using(alias).get()
+        assert "secret" not in str([stored.handler_configuration, stored.return_value])
+        assert shop.greet.get_result(result.id).return_value == ["Hello a secret name"] * 2

@@ -140,14 +140,15 @@ def unique_key() -> None:
 def task_fence() -> None:
     """What a task returned is kept although its job is no longer ours."""
 
-    def delete_and_keep(using: str, owner: str, jobs: Any, runs: Any, results: Any) -> set[Any]:
+    def delete_and_keep(using: str, owner: str, jobs: Any, runs: Any, results: Any, counted: bool) -> set[Any]:
         with atomic(using):
             rows = list(lock_rows(Job.objects.using(using).filter(pk__in=results).order_by("pk")))
             ours = complete._still_ours(using, owner, jobs)
             complete._write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
             done = ResultStatus.SUCCESSFUL
             ends = {
-                pk: task_rows.End(done, clock.now(using), run, (), json.loads(results[pk])) for pk, run in runs.items()
+                pk: task_rows.End(done, clock.now(using), run, (), json.loads(results[pk].text))
+                for pk, run in runs.items()
             }
             task_rows.write_ends(using, rows, ends)
             Job.objects.using(using).filter(pk__in=ours).delete()

@@ -59,7 +59,8 @@ class History:
     def _on_creating(self, line: Line) -> None:
         for job in line["jobs"]:
             columns = {key: job[key] for key in ("kind", "instance", "exclusive", "atomic", "retries", "tenant")}
-            columns |= {key: job[key] for key in ("priority", "now", "resource") if job.get(key) is not None}
+            more = ("priority", "now", "resource", "batch")
+            columns |= {key: job[key] for key in more if job.get(key) is not None}
             if job["instance"] and job["tenant"]:
                 columns["instance"] = f"{job['instance']} of {job['tenant']}"  # its namesakes elsewhere are others
             self.jobs[job["id"]] = Job(id=job["id"], **columns, lines=[{**line, "jobs": [job["id"]]}])

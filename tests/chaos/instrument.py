@@ -8,6 +8,7 @@ from typing import Any
 
 from jobexec import clock, signals
 from jobexec.executor.loops import settlement
+from jobexec.executor.loops.follow_ups import FollowUps
 from jobexec.handlers.schedules import HandlerJobs
 from jobexec.operations.enqueue.create import Pattern
 from jobexec.operations.nodes import leases
@@ -26,6 +27,7 @@ def install(journal: Journal) -> None:
         breaks.GUARDS[broken]()
     _tell_leases(journal)
     _tell_settlement(journal)
+    _tell_follow_ups(journal)
     _tell_events(journal)
     tell_schedules(journal)
 
@@ -84,6 +86,18 @@ def _tell_settlement(journal: Journal) -> None:
         write(using, outcomes)
 
     settlement.write = told
+
+
+def _tell_follow_ups(journal: Journal) -> None:
+    """Jobs that stay with this node, before it has them."""
+    arrive = FollowUps.arrive
+
+    @wraps(arrive)
+    def told(self: FollowUps, followers: Any, jobs: Any) -> None:
+        journal.write("stays", jobs=[job.id for job in jobs])
+        arrive(self, followers, jobs)
+
+    FollowUps.arrive = told  # type: ignore[method-assign]
 
 
 def tell_created(tell: Callable[[Any], None]) -> None:

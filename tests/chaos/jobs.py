@@ -14,6 +14,9 @@ from django.db import connection
 
 from jobexec import DoNotRetry, JobContext, LockLost, RetryIn, history_handler, job
 from jobexec.exceptions import JobTimeout
+from jobexec.executor.loops.follow_ups import FollowUps
+from jobexec.identifiers import uuid7
+from jobexec.operations import create_job
 from jobexec.operations.enqueue.record_history import record_history
 from jobexec.operations.maintenance.history_jobs import HistoryRecord
 
@@ -107,6 +110,28 @@ async def waits(context: JobContext, seconds: float, failures: int) -> None:
             raise (RetryIn(0.2) if context.attempt % 2 else Injected("not yet"))
 
 
+def _enqueue_next(context: JobContext, handler: str, *arguments: Any) -> None:
+    """Another job of the same process instance, which this node may keep for itself."""
+    work = context.work
+    columns = {"id": uuid7(), "exclusive": work.exclusive, "priority": work.priority, "atomic": False, "retries": 3}
+    own = {"kind": handler, "instance": work.process_instance_id, "tenant": work.tenant_id, "now": True}
+    JOURNAL.write("creating", jobs=[columns | own])
+    configuration = {"args": list(arguments), "kwargs": {}}
+    of_instance = {"process_instance_id": work.process_instance_id, "tenant_id": work.tenant_id}
+    name = f"tests.chaos.jobs.{handler}"
+    create_job(context.using, handler_type=name, handler_configuration=configuration, **columns, **of_instance)
+    JOURNAL.write("created", ok=True, jobs=[columns["id"]])
+
+
+@job(retries=PLAN)
+def chain(context: JobContext, seconds: float, left: int) -> None:
+    """Enqueues the next job of its chain when it is done."""
+    with told(context):
+        _take_time(seconds)
+        if left:
+            _enqueue_next(context, "chain", seconds, left - 1)
+
+
 @job(retries=PLAN)
 def careful(context: JobContext, seconds: float) -> None:
     """Asks before each step whether it may still act, and whether it shall."""
@@ -155,6 +180,9 @@ def killer(context: JobContext, how: str, times: int) -> None:
         JOURNAL.write("dies", job=context.id, attempt=context.attempt, owner=context.work.lock_owner)
         if how == "exit":
             os._exit(9)
+        if how == "between":  # the commit of a job that it enqueues, and the pool of its node
+            FollowUps.arrive = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+            _enqueue_next(context, "work", 0.05)
         os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(60)
 
@@ -166,6 +194,16 @@ def keyed(context: JobContext, seconds: float, failures: int, key: str = "") -> 
         _take_time(seconds)
         if context.attempt <= failures:
             raise Injected("not yet")
+
+
+@job(name="chaos.all_done")
+def all_done() -> None:
+    """Follows a batch whose jobs have all succeeded."""
+
+
+@job(name="chaos.not_all_done")
+def not_all_done() -> None:
+    """Follows a batch of which some jobs have not succeeded."""
 
 
 @job(retries=PLAN)

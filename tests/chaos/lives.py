@@ -51,6 +51,8 @@ class Job:
     retries: int
     tenant: str = ""
     resource: str = ""
+    #: The name of the batch of which it is a child.
+    batch: str = ""
     #: None if nobody said; and whether it could run as soon as it was committed.
     priority: int | None = None
     now: bool = False

@@ -1,6 +1,7 @@
 """What is enqueued and what befalls the cluster: the mixture of everything, and one aimed at each guard."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 #: Kinds of jobs and how often each is enqueued. See `people.everybody` for what they are.
 ALL = {
@@ -18,6 +19,7 @@ ALL = {
     "effect": 4,
     "effect-slow": 1,
     "effect-flaky": 1,
+    "chain": 1,
     "killer": 0.15,
     "killer-once": 0.15,
 }
@@ -34,10 +36,12 @@ TASKS = {
 #: The history handler, and how often it fails for a record that is never written.
 LEDGER, NEVER = "chaos-ledger", 99
 #: What jobs share, and what it bears; a customer is one of CUSTOMERS.
-RESOURCES = {
+RESOURCES: dict[str, dict[str, Any]] = {
     "gate": {"limit": 3},
     "customer:*": {"limit": 1},
     "meter": {"rate": "6/PT2S", "burst": 1},
+    # Enough jobs fail for its breaker to open now and then, and it closes soon.
+    "line": {"limit": 4, "breaker": {"window": 10, "minimum_calls": 4, "wait": 0.5, "trial_calls": 2}},
 }
 CUSTOMERS = 4
 #: What befalls nodes and the server, and how often.
@@ -50,7 +54,8 @@ class Mixture:
     `batch` how many jobs of one process instance come together at most, `slow` how long slow jobs take, in leases,
     `tenants` how many jobs of a tenant a node may have in hand, `task_share` how often tasks come beside a batch,
     `callers` how many processes enqueue with unique keys, `away` how long the server may stay away, in leases;
-    `schedules` is whether there are some, `shared` how often a batch shares a resource, `resources` which one."""
+    `schedules` is whether there are some, `shared` how often a batch shares a resource, `resources` which one,
+    `batched` how often it is a batch for jobexec, too."""
 
     jobs: dict[str, float] = field(default_factory=lambda: dict(ALL))
     faults: dict[str, float] = field(default_factory=lambda: dict(FAULTS))
@@ -72,7 +77,8 @@ class Mixture:
     away: tuple[float, ...] = (0.0, 0.15, 0.5, 1.5)
     schedules: bool = True
     shared: float = 0.4
-    resources: dict[str, float] = field(default_factory=lambda: {"gate": 4, "customer": 3, "meter": 2})
+    resources: dict[str, float] = field(default_factory=lambda: {"gate": 4, "customer": 3, "meter": 2, "line": 3})
+    batched: float = 0.3
 
 
 ALL_OF_IT = Mixture()
@@ -85,6 +91,7 @@ _AIMED = Mixture(
     callers=0,
     schedules=False,
     shared=0.0,
+    batched=0.0,
     shifts=False,
     steady=True,
     lease=1.2,

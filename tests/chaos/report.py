@@ -33,6 +33,11 @@ def summary(history: History) -> Iterator[str]:
         for log in job.logs
     )
     yield f"charges   {charged} retries for lost runs, {innocent} of them to jobs whose node was killed or paused twice"
+    if stay := history.of("stays"):
+        yield f"stayed    {sum(len(line['jobs']) for line in stay)} jobs that handlers enqueued, with their node"
+    if batches := history.state["job_batches"]:
+        states = Counter(batch["state"] for batch in batches)
+        yield f"batches   of {sum(batch['total'] for batch in batches)} jobs: {_listed(states)}"
     if shared := list(sharing(history)):
         yield f"shared    {'; '.join(f'{each.name}: {len(each.runs)} runs, {each.most} at once' for each in shared)}"
     yield from _of_tasks(history)

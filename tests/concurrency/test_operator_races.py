@@ -4,11 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from jobexec import clock
+from jobexec import clock, encryption
 from jobexec.models import DeadLetterJob, ExecutorNode, Incident, Job
-from jobexec.operations import complete_jobs, delete_jobs, fail_job, override_priority, requeue, unlock
+from jobexec.operations import complete_jobs, delete_jobs, fail_job, override_priority, reencrypt, requeue, unlock
+from jobexec.operations.external import fail_external_job
 from jobexec.operations.nodes.deployments import write_job_definitions
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_node, reload, table_of, work
+from tests.support.outside import held_by_worker
 from tests.support.threads import finish, held, start, together, wait_until_waiting
 
 pytestmark = pytest.mark.transactional
@@ -79,3 +81,48 @@ def test_of_many_who_requeue_one_does(alias):
     results = together(alias, *[lambda: requeue(job.id, using=alias)] * 4)
     assert sum(map(bool, results)) == 1
     assert Incident.objects.using(alias).get().state == "resolved"
+
+
+@pytest.fixture
+def keys(settings, alias):
+    """A function that gives jobexec these keys, each of 32 equal letters."""
+
+    def change(*names):
+        keys = {name: (lambda name=name: name[:1].encode() * 32) for name in names}
+        settings.JOBEXEC = {"ENGINES": {alias: {}}, "ENCRYPTION_KEYS": keys}
+
+    return change
+
+
+@servers
+def test_what_a_worker_adds_meanwhile_is_encrypted_again_too(alias, keys):
+    keys("old")
+    job = held_by_worker(alias, variables={"card": "4711"}, encrypted=True)
+    keys("new", "old")
+    with held(alias) as inside:
+        keys("old", "new")
+        sent = {"message": "no", "variables": {"tried": 1}}
+        inside(lambda: fail_external_job(alias, job.job_key, retries=2, **sent))
+        keys("new", "old")
+        other = start(alias, lambda: reencrypt(job.pk, using=alias))
+        wait_until_waiting(alias, other)
+    assert finish(other).changed == [job.pk]
+    row = reload(alias, job)
+    assert encryption.key_of(row.handler_configuration) == "new"
+    keys("new")
+    assert encryption.unseal(row.handler_configuration, "payment", job.pk)["variables"] == {"card": "4711", "tried": 1}
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_encrypting_again_costs_no_outcome(alias, keys, turn):
+    keys("old")
+    columns = {"handler_type": "tests.any", "handler_configuration": {"args": [1], "kwargs": {}}}
+    job = work(alias, **columns)
+    reencrypt(job.id, True, using=alias)
+    keys("new", "old")
+    done, result = together(
+        alias, lambda: complete_jobs(alias, [(job, a_run(alias))]), lambda: reencrypt(job.id, using=alias)
+    )
+    assert done == {job.id}
+    assert result.changed == [job.id] or result.skipped
+    assert not Job.objects.using(alias).exists()

@@ -8,6 +8,7 @@ from jobexec.models import JOB_TABLES, DeadLetterJob, Job, JobLog, TaskResult
 from jobexec.operations import delete_jobs, fail_jobs, release_jobs, requeue
 from jobexec.operations.settle.complete import complete_with_results
 from jobexec.operations.tasks.results import find_task_result
+from jobexec.operations.values.run import Result
 from tests.concurrency.test_settle_races import servers
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, tables_of, work
 from tests.support.machines.killed import Killed, killed_at
@@ -18,7 +19,7 @@ TASK = {"task_backend": "default", "handler_type": "shop.tasks.greet"}
 
 
 def complete(alias, job):
-    return complete_with_results(alias, [(job, a_run(alias), '"done"')])
+    return complete_with_results(alias, [(job, a_run(alias), Result('"done"'))])
 
 
 def fail(alias, job, **values):

@@ -1,7 +1,7 @@
 """The examples that all pages for those who come from elsewhere share: results, unique jobs, schedules."""
 
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 
 import pytest
@@ -10,6 +10,7 @@ from demo_project.bookings.models import Booking
 from jobexec.clock import FrozenClock
 from jobexec.handlers import registry
 from jobexec.models import Job, Schedule
+from jobexec.operations import clean_up_history
 from jobexec.testing import ManualExecutor
 
 
@@ -35,6 +36,17 @@ def test_a_result(load, settings, booking):
     assert example.answer(id) is None
     ManualExecutor().run_until_empty()
     assert example.answer(id) == 3
+
+
+def test_the_result_of_a_job(load, booking):
+    example = load("results")
+    id = example.order_report(booking.city)
+    assert example.report(id) == "It is being made."
+    ManualExecutor().run_until_empty()
+    assert example.report(id) == "3 nights"
+    with FrozenClock(datetime.now(UTC) + timedelta(days=31)):
+        clean_up_history("default")
+    assert example.report(id) == "It has never been ordered, or more than 30 days ago."
 
 
 def test_only_one_of_them(load, booking):

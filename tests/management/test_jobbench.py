@@ -44,7 +44,7 @@ from tests.support.suite.tiers import some
 SIDE_BY_SIDE = [name for name in CASES if name not in ("cluster", "external", "broker")]
 
 #: Those whose jobs are not run, or not by the queue of the raw SQL.
-OF_ANOTHER_KIND = ("enqueue", "enqueue_many", "latency", "idle", "timers", "batch", "admin")
+OF_ANOTHER_KIND = ("enqueue", "enqueue_many", "latency", "idle", "timers", "batch", "admin", "permits")
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +59,7 @@ TINY = {
     "idle": {"seconds": 1, "jobs": None},
     "async": {"wait": 0.01},
     "payload": {"payload": 1},
+    "permits": {"blocked": 20},
 }
 
 

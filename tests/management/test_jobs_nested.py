@@ -5,7 +5,9 @@ from uuid import uuid4
 
 import pytest
 
-from jobexec.models import Batch, BatchFailure, DeadLetterJob, Deployment, Incident, Job, JobDefinition
+import jobexec
+import jobexec.handlers.registry
+from jobexec.models import Batch, BatchFailure, DeadLetterJob, Deployment, Incident, Job, JobDefinition, TimerJob
 from jobexec.operations import (
     create_job,
     definitions,
@@ -16,6 +18,7 @@ from jobexec.operations import (
     start_batch,
 )
 from jobexec.operations.batches.jobs import SEED
+from jobexec.testing import ManualExecutor
 from tests.support.batches import left, own_jobs
 from tests.support.factories import a_failure, a_run, make_row, reload, work
 from tests.support.jobs_command import jobs, objects
@@ -28,6 +31,57 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 @pytest.fixture
 def batch(alias):
     return start_batch("requeue", DeadLetterJob.objects.using(alias), arguments={"retries": 5}, using=alias)
+
+
+class TestBatchesOfJobs:
+    @pytest.fixture
+    def batch(self, alias, handle):
+        def work(token):
+            raise ValueError
+
+        job = handle(work, database=alias, retries="R1/PT0S")
+        batch = jobexec.batch(using=alias, name="import", on_failure=job.s("secret"))
+        batch.add(job.s("secret"))
+        ManualExecutor(using=alias, reraise=False).run_due()
+        return batch
+
+    def test_list_and_show(self, alias, batch):
+        _, text = jobs("batches", alias=alias)
+        assert "import" in text and "open" in text
+        code, text = jobs("batches", "show", batch.id, alias=alias)
+        assert code == 0 and "on_failure" in text and "tests.work" in text and "secret" not in text
+        _, (told,) = objects("batches", "show", batch.id, alias=alias)
+        assert (told["name"], told["total"], told["failed_jobs"]) == ("import", 1, 1)
+        assert "secret" not in str(told["arguments"])
+        assert "tests.work" in {each["handler_type"] for each in told["jobs"]}
+
+    def test_seal_retry_and_cancel(self, alias, batch):
+        assert jobs("batches", "seal", batch.id, alias=alias) == (0, "1 batch sealed.\n")
+        assert batch.state == "running"
+        text = "The failed jobs of 1 batch are tried again.\n"
+        assert jobs("batches", "retry", batch.id, alias=alias) == (0, text)
+        assert batch.progress().open == 1
+        assert jobs("batches", "cancel", batch.id, "--yes", alias=alias) == (0, "1 batch cancelled.\n")
+        code, text = jobs("batches", "seal", batch.id, alias=alias)
+        assert code == 3 and "is over (cancelled)" in text
+
+    def test_why(self, alias, batch):
+        batch.add(jobexec.handlers.registry.get_handler("tests.work").s("secret"))
+        code, text = jobs("why", batch.id, alias=alias)
+        assert code == 0 and "does not end before it is sealed" in text
+        assert "1 of its jobs is not over." in text and "1 of them are jobs" in text
+        _, (told,) = objects("why", batch.id, alias=alias)
+        assert told["state"] == "open"
+        assert [each["code"] for each in told["reasons"]] == ["batch_open", "batch_children", "batch_jobs"]
+        batch.seal()
+        batch.cancel()
+        assert "The batch is over (cancelled" in jobs("why", batch.id, alias=alias)[1]
+
+    def test_why_it_stands_still(self, alias, batch):
+        batch.seal()
+        delete_jobs(TimerJob.objects.using(alias).get(batch_id=batch.id), using=alias)
+        _, (told,) = objects("why", batch.id, alias=alias)
+        assert [each["code"] for each in told["reasons"]] == ["batch_stalled", "batch_ends"]
 
 
 class TestBatches:

@@ -6,6 +6,7 @@ import pytest
 from django.core.management import CommandError
 
 from jobexec.models import AuditLog, BlockedJob, Job, Resource
+from jobexec.operations.history.incidents import open_breaker_incident
 from tests.support.factories import make_row
 from tests.support.jobs_command import jobs, objects
 
@@ -117,3 +118,27 @@ def test_hold_and_release(alias):
     code, (told,) = objects("resource", "release", "pay.example", alias=alias)
     assert (code, told["held"], reload(alias).hold) == (0, False, "")
     assert jobs("resource", "release", "pay.example", alias=alias)[1] == "1 resource released.\n"
+
+
+def test_stats_list_what_waits_and_what_is_broken(alias, pay):
+    make_row(BlockedJob, alias, resource="customer:17")
+    _, text = jobs("stats", alias=alias)
+    assert "! The circuit breaker of pay.example is open: 12 of 20 calls failed" in text
+    lines = text.splitlines()
+    found = [line.split() for line in lines[lines.index("Resources") + 2 :][:2]]
+    assert [cells[0] for cells in found] == ["pay.example", "customer:17"]
+    _, (told,) = objects("stats", alias=alias)
+    assert [(each["name"], each["breaker"], each["waiting"]) for each in told["resources"]] == [
+        ("pay.example", "open", 0),
+        ("customer:17", None, 1),
+    ]
+    _, text = jobs("top", "--once", alias=alias)
+    assert "customer:17" in text
+
+
+def test_incidents_name_the_resource_of_a_breaker(alias):
+    open_breaker_incident(alias, "pay.example", "12 of 20 calls failed")
+    _, text = jobs("incidents", alias=alias)
+    assert "pay.example" in text and "12 of 20 calls failed" in text
+    _, (told,) = objects("incidents", alias=alias)
+    assert (told["resource"], told["job_id"]) == ("pay.example", None)

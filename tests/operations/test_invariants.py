@@ -65,6 +65,7 @@ from jobexec.operations.rows.suspension_cover import Suspensions
 from jobexec.operations.settle.complete import complete_with_results
 from jobexec.operations.settle.recover import mark_suspect_started
 from jobexec.operations.values.acquired_job import batches
+from jobexec.operations.values.run import Result
 from tests.support.factories import HANDLER, LEASE_TIME, a_failure, a_run, acquire, make_job, make_node
 from tests.support.sharing_rules import RESOURCES, Sharing, resources
 from tests.support.suite import tiers
@@ -203,7 +204,7 @@ class Jobs(Sharing, RuleBasedStateMachine):
 
     def succeed(self, job):
         if job.id in self.tasks:
-            return {job.id} - complete_with_results(self.alias, [(job, a_run(self.alias), "1")])
+            return {job.id} - complete_with_results(self.alias, [(job, a_run(self.alias), Result("1"))])
         return complete_jobs(self.alias, [(job, a_run(self.alias))])
 
     @precondition(lambda self: self.batches)
@@ -380,7 +381,7 @@ class Jobs(Sharing, RuleBasedStateMachine):
             assert (rows[pk].lock_owner, rows[pk].revision) == (self.nodes[name].lock_owner, job.revision)
 
     def check_that_each_dead_letter_has_its_incident(self, dead):
-        opened = Incident.objects.using(self.alias).filter(state="open").values_list("job_id", flat=True)
+        opened = Incident.objects.using(self.alias).filter(state="open", resource=None).values_list("job_id", flat=True)
         assert sorted(opened) == sorted(dead)
 
     def check_that_process_instances_have_one_owner_and_one_batch(self):

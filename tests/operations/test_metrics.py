@@ -12,10 +12,12 @@ from django.urls import reverse
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+import jobexec
 from jobexec import metrics
 from jobexec.clock import FrozenClock
 from jobexec.models import (
     JOB_TABLES,
+    Batch,
     BlockedJob,
     DeadLetterJob,
     ExecutorNode,
@@ -161,6 +163,20 @@ def test_resources_are_told_by_entry_and_open_breakers_by_name(alias, settings, 
     assert found["jobexec_resource_jobs_waiting_capped", ("pay.example",)] == 1
     breakers = {labels for name, labels in found if name == "jobexec_resource_breaker_open"}
     assert breakers == {("pay.example",)}
+
+
+def test_unfinished_batches(alias, handle):
+    def work():
+        pass
+
+    job = handle(work, database=alias)
+    for number in range(2):
+        jobexec.batch(using=alias).add_many([job.s()] * (number + 1))
+    jobexec.batch(using=alias).cancel()
+    Batch.objects.using(alias).create(type="requeue", state="running")
+    found = scrape()
+    assert (found["jobexec_batches", ("jobs",)], found["jobexec_batches", ("operations",)]) == (2, 1)
+    assert found["jobexec_batch_jobs_open", ()] == 3
 
 
 def test_without_resources_nothing_is_asked_about_them(alias):

@@ -66,6 +66,19 @@ def die(path: str, how: str) -> None:
 
 
 @job
+def die_before_the_pool(context: JobContext, path: str, instance: str) -> None:
+    """Enqueue jobs until one stays with this node, and take the process with it before its pool has that job."""
+    from jobexec.executor.loops.follow_ups import FollowUps
+
+    if context.work.lost_runs:
+        return
+    FollowUps.arrive = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+    for number in range(100):
+        note.using(database=context.using, process_instance_id=instance).enqueue(path, f"n{number}")
+        time.sleep(0.05)
+
+
+@job
 def fork(path: str, text: str) -> None:
     """Fork a child that comes back, as the parent does when the child has ended."""
     child = os.fork()

@@ -76,6 +76,27 @@ def test_the_permits_of_a_killed_node_stay_taken_until_its_jobs_are_recovered(al
 
 
 @pytest.mark.databases("postgresql", "mariadb")
+@pytest.mark.parametrize("instance", ["", "order-1"])
+def test_kill_9_between_the_commit_of_a_follow_up_and_the_pool(alias, run, enqueue, trace, instance):
+    first = run("--node", "one", **SHORT_LEASE).started()
+    enqueue("die_before_the_pool", instance, process_instance_id=instance)
+    assert first.ended() == -signal.SIGKILL
+    held = Job.objects.using(alias).filter(handler_type="tests.process.jobs.note").exclude(lock_owner=None)
+    last = held.order_by("id").last()
+    assert last is not None
+    assert not [text for text in trace.texts() if text == last.handler_configuration["args"][1]]
+    second = run("--node", "two", "--until-empty", **SHORT_LEASE)
+    assert second.ended() == 0, second.text
+    assert tables_of(alias) == {}
+    texts = trace.texts()
+    assert texts.count(last.handler_configuration["args"][1]) == 1
+    log = JobLog.objects.using(alias)
+    assert not log.filter(state="failed").exists(), "it never began, and is not charged"
+    assert log.get(job_id=last.pk, state="successful").attempt == 1
+    assert not (ExecutorNode.objects.using(alias).exists() or ExclusiveLock.objects.using(alias).exists())
+
+
+@pytest.mark.databases("postgresql", "mariadb")
 def test_kill_9_with_async_jobs_in_hand(alias, run, enqueue, trace):
     for number in range(60):
         enqueue("await_go", f"n{number}", str(trace.go), process_instance_id=f"order-{number % 40}")

@@ -49,6 +49,10 @@ class Host:
     def has_settled_itself(self, outcome: Outcome) -> None:
         """Do nothing; called for atomic jobs."""
 
+    def follow(self, work: AcquiredJob, batch: list[AcquiredJob]) -> list[AcquiredJob]:
+        """Return no follow-ups: no job stays with this host."""
+        return []
+
     def settle(self, outcome: Outcome) -> bool:
         self.submit(outcome)
         return outcome.counted

@@ -22,7 +22,10 @@ class Bench:
 
     def batch(self, *lost_runs: int, using: str = "default") -> Any:
         """Return a batch of siblings, one by default, which run until :meth:`let_go`."""
-        batch = [SimpleNamespace(id=uuid4(), lost_runs=count, using=using, share=using) for count in lost_runs or (0,)]
+        batch = [
+            SimpleNamespace(id=uuid4(), lost_runs=count, using=using, share=using, followers=None)
+            for count in lost_runs or (0,)
+        ]
         self.go[batch[0].id] = threading.Event()
         return batch
 

@@ -1,10 +1,11 @@
 """Whatever else production does, the manual executor does."""
 
 import pytest
+from django.db import transaction
 
 from jobexec import operations
 from jobexec.models import Batch, DeadLetterJob, Job
-from jobexec.testing import ManualExecutor, controlled_clock
+from jobexec.testing import ManualExecutor, assert_enqueued, captured_jobs, controlled_clock, refute_enqueued
 from tests.support.factories import make_row
 
 
@@ -40,3 +41,22 @@ def test_more_jobs_than_a_page(alias, shop, executor, monkeypatch):
     assert len(executor.run_due()) == 9
     shop.send.enqueue_many([(number,) for number in range(9)])
     assert len(executor.run_until_empty()) == 9
+
+
+def test_encrypted_jobs_are_seen_decrypted(alias, configure, handle):
+    configure(ENCRYPTION_KEYS={"test": lambda: b"k" * 32})
+
+    def secret(card, times=1):
+        return card * times
+
+    handler = handle(secret, encrypted=True).using(database=alias, transaction=alias)
+    with captured_jobs(alias) as captured:
+        row = handler.enqueue("4711", times=2)
+        with transaction.atomic(using=alias):
+            handler.enqueue_on_commit("on commit")
+            assert [job.args for job in captured.waiting] == [("on commit",)]
+    assert "4711" not in str(row.handler_configuration)
+    captured.assert_enqueued(handler, args=["4711"], kwargs={"times": 2})
+    assert_enqueued(handler, kwargs={"card": "4711", "times": 2}, using=alias)
+    refute_enqueued(handler, args=["4712"], using=alias)
+    ManualExecutor(alias).run_until_empty()

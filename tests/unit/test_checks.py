@@ -9,7 +9,7 @@ from django.core.checks import ERROR, WARNING, registry, run_checks
 from django.db import ConnectionHandler
 from django.test import override_settings
 
-from jobexec import checks, conf, job
+from jobexec import checks, conf, encryption, job
 from jobexec.conf import validation
 from jobexec.exceptions import InvalidSettings
 from jobexec.handlers import registry as handlers
@@ -44,6 +44,9 @@ def site(settings, monkeypatch):
             *checks.check_handlers(app_configs=None),
             *checks.check_schedules(app_configs=None),
             *checks.check_hooks(app_configs=None),
+            *checks.check_alerts(app_configs=None),
+            *checks.check_encryption(app_configs=None),
+            *checks.check_authorization(app_configs=None),
         ]
         by_id = {str(message.id): message for message in found}
         assert len(by_id) == len(found)
@@ -271,7 +274,7 @@ def test_every_id_is_documented_and_no_other():
     source = "".join(path.read_text() for path in (Path(checks.__file__), Path(validation.__file__), tasks))
     page = (Path(__file__).parents[2] / "docs/reference/checks.md").read_text()
     said = set(re.findall(r'"(jobexec\.[EW]\d+)"', source))
-    assert len(said) == 32
+    assert len(said) == 37
     assert set(re.findall(r"^`(jobexec\.[EW]\d+)`$", page, re.MULTILINE)) == said
 
 
@@ -280,6 +283,12 @@ def test_a_job_in_a_category_that_does_not_exist(site):
     message = site()["jobexec.W006"]
     assert "'tests.mail'" in message.msg and "'mail'" in message.msg
     assert "jobexec.W006" not in site(CATEGORIES=["default", "mail"])
+
+
+def test_an_alert_of_a_category_that_does_not_exist(site):
+    alerts = {"team": {"mail": "team@shop.example", "categories": ["default", "mial"]}}
+    assert "'team'" in site(DEAD_LETTER_ALERTS=alerts)["jobexec.W017"].msg
+    assert "jobexec.W017" not in site(DEAD_LETTER_ALERTS=alerts, CATEGORIES=["default", "mial"])
 
 
 def test_a_schedule_that_no_executor_fires(site):
@@ -357,3 +366,41 @@ def test_no_message_shows_a_secret(raw):
 def test_every_vendor_has_a_dialect_and_checks_of_its_own():
     assert set(checks.SUPPORTED) == set(checks._ENGINE_CHECKS) == set(dialect._DIALECTS)
     assert set(checks._PATIENCE) == set(checks.SUPPORTED) - {"sqlite"}
+
+
+KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+
+
+def test_encrypted_jobs_without_a_key(site):
+    assert "ENCRYPT_ARGUMENTS" in site(ENCRYPT_ARGUMENTS=True)["jobexec.E020"].msg
+    assert not site(ENCRYPT_ARGUMENTS=True, ENCRYPTION_KEYS={"2026": KEY})
+    job(name="tests.secret", encrypted=True)(print)
+    assert "'tests.secret' is encrypted" in site()["jobexec.E020"].msg
+
+
+def test_keys_without_the_package(site, monkeypatch):
+    monkeypatch.setattr(encryption, "is_installed", lambda: False)
+    assert "jobexec[encryption]" in site(ENCRYPTION_KEYS={"2026": KEY})["jobexec.E021"].hint
+    assert not site()
+
+
+@pytest.mark.parametrize("path", ["tests.nothing.of_this_name", "jobexec.checks.TAG"])
+def test_a_function_of_a_key_or_a_policy_that_does_not_exist(site, path):
+    assert path in site(ENCRYPTION_KEYS={"2026": KEY, "kms": path})["jobexec.E022"].msg
+    assert path in site(AUTHORIZATION=path)["jobexec.E023"].msg
+    assert not site(AUTHORIZATION="builtins.bool", ENCRYPTION_KEYS={"kms": "builtins.bytes"})
+
+
+@pytest.mark.parametrize(
+    "keys", [{"2026": KEY[:-4]}, {"2026": KEY + "AAAA"}, {KEY: "2026"}, {"": KEY}, {1: KEY}, {"2026": 5}, [KEY], KEY]
+)
+def test_no_message_shows_a_key(site, keys):
+    message = site(ENCRYPTION_KEYS=keys)["jobexec.E001"]
+    assert "ENCRYPTION_KEYS" in message.msg
+    assert KEY[:20] not in message.msg
+    assert KEY[:20] not in repr(conf.problems({"ENCRYPTION_KEYS": keys}))
+
+
+def test_settings_do_not_show_keys(settings):
+    settings.JOBEXEC = {"ENCRYPTION_KEYS": {"2026": KEY}}
+    assert KEY[:20] not in repr(conf.get_settings())

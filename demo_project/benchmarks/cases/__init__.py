@@ -9,6 +9,8 @@ from .backlog import Backlog
 from .batch import BatchCase
 from .bloat import Bloat
 from .broker import BrokerCase
+from .chain import Chain
+from .children import Children
 from .cluster import Cluster
 from .drain import Drain
 from .enqueue import Enqueue
@@ -19,6 +21,8 @@ from .history import History
 from .idle import Idle
 from .latency import Latency
 from .payload import Payload
+from .permits import Permits
+from .resource import ResourceCase
 from .results import Results
 from .retries import Retries
 from .soak import Soak
@@ -30,9 +34,12 @@ _ALL: tuple[type[Case], ...] = (
     EnqueueMany,
     Drain,
     Latency,
+    Chain,
     Waiting,
     Atomic,
     Exclusive,
+    ResourceCase,
+    Permits,
     History,
     Results,
     Backlog,
@@ -42,6 +49,7 @@ _ALL: tuple[type[Case], ...] = (
     Retries,
     Timers,
     BatchCase,
+    Children,
     Payload,
     AsyncHandlers,
     AdminPages,

@@ -19,7 +19,7 @@ from ..noop import check_once, registered, wait_for
 from ..raw.sql import Insert, RawConnection
 from ..raw.worker import RawWorker
 
-_WARM_UP = 3
+WARM_UP = 3
 
 
 class Stamps:
@@ -43,9 +43,9 @@ class Stamps:
 
     def latencies(self, jobs: int) -> tuple[float, ...]:
         """Seconds for each job; BenchError unless each began exactly once. What came first was warming up."""
-        check_once([number for number, _ in self.started], jobs + _WARM_UP, "began")
+        check_once([number for number, _ in self.started], jobs + WARM_UP, "began")
         # Never negative: an executor that polls may see the job before the commit has come back to us.
-        return tuple(max(0.0, begin - self.committed[number]) for number, begin in self.started if number >= _WARM_UP)
+        return tuple(max(0.0, begin - self.committed[number]) for number, begin in self.started if number >= WARM_UP)
 
 
 class Latency(Case):
@@ -103,7 +103,7 @@ class Latency(Case):
     def _run(self, stamps: Stamps, produce: Callable[[int], None], idle: Callable[[], bool]) -> Sample:
         jobs, longest = self.plan.jobs, self._longest_pause()
         with Stopwatch(self.plan.alias) as watch:
-            for number in range(jobs + _WARM_UP):
+            for number in range(jobs + WARM_UP):
                 time.sleep(random.uniform(0.01, longest))
                 produce(number)
                 wait_for(partial(stamps.have_started, number + 1), "a job begins")

@@ -1,4 +1,4 @@
-"""Execute no-op tasks and keep what each returned."""
+"""Execute no-op jobs and keep what each returned."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from jobexec.conf import Settings
 from jobexec.handlers import registry
 from jobexec.handlers.function import JobFunction
 from jobexec.models import ResultStatus, TaskResult
-from jobexec.operations.tasks.return_values import encode_return_value
 
 from .. import ours
 from ..case import Case, Contenders
@@ -21,27 +19,11 @@ from ..raw.result import ResultQueue
 from ..sandbox import tidy
 
 
-class Kept(JobFunction[[int], None]):
-    """The benchmark's job as one that came through django.tasks: it returns its argument, which is kept."""
-
-    keeps_result = True
-
-    def _columns(self, settings: Settings) -> dict[str, Any]:
-        return super()._columns(settings) | {"task_backend": "jobbench"}
-
-    def encode_result(self, value: Any) -> str:
-        """Its JSON."""
-        return encode_return_value(value)
-
-    def finished(self, *told: Any) -> None:
-        """Nobody wants to know."""
-
-
 class Results(Case):
-    """A row of results for each task, in the transaction that deletes its job; beside it the same as plain jobs."""
+    """A row of results for each job, in the transaction that deletes its job; beside it the same as plain jobs."""
 
     name: ClassVar[str] = "results"
-    summary: ClassVar[str] = "execute no-op tasks and keep their results, against the loop that inserts the same rows"
+    summary: ClassVar[str] = "execute no-op jobs and keep their results, against the loop that inserts the same rows"
     default_jobs: ClassVar[int] = 20_000
     ratios = (("ours", "ours, without results"),)
 
@@ -75,17 +57,17 @@ class Results(Case):
     def _check(self) -> None:
         rows = TaskResult.objects.using(self.plan.alias).filter(handler_type=HANDLER, status=ResultStatus.SUCCESSFUL)
         if rows.count() != self.plan.jobs:
-            raise BenchError(f"{self.plan.jobs} tasks have ended, {rows.count()} results say so.")
+            raise BenchError(f"{self.plan.jobs} jobs have ended, {rows.count()} results say so.")
 
 
 @contextmanager
-def _kept(alias: str, ledger: Ledger) -> Iterator[Kept]:
+def _kept(alias: str, ledger: Ledger) -> Iterator[JobFunction[[int], None]]:
     def noop(number: int) -> int:
         ledger.note(number)
         return number
 
     with registry.isolated():
         options: Any = {"category": CATEGORY, "atomic": False, "database": alias}
-        handler = Kept(noop, HANDLER, (), False, options, ())
+        handler: JobFunction[[int], None] = JobFunction(noop, HANDLER, (), False, options, (), keep_result=True)
         registry.register(handler)
         yield handler

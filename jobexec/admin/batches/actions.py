@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy, ngettext
 
+from jobexec import operations
 from jobexec.exceptions import JobExecError
 from jobexec.operations import batches
 
@@ -68,6 +69,39 @@ class ActivateBatch(BatchAction):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext("%(count)d batch continues.", "%(count)d batches continue.", count) % {"count": count}
+
+
+class SealBatch(BatchAction):
+    """Let a batch of jobs end."""
+
+    name = "seal"
+    description = gettext_lazy("Seal selected %(verbose_name_plural)s")
+    label = gettext_lazy("Seal")
+
+    def operate(self, id: UUID, using: str) -> None:
+        operations.seal_batch(id, using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("%(count)d batch sealed.", "%(count)d batches sealed.", count) % {"count": count}
+
+
+class RetryBatch(BatchAction):
+    """Try the dead letters of a batch of jobs again."""
+
+    name = "retry"
+    description = gettext_lazy("Retry what failed in selected %(verbose_name_plural)s")
+    label = gettext_lazy("Retry what failed")
+
+    def operate(self, id: UUID, using: str) -> None:
+        operations.retry_batch(id, using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext(
+            "The failed jobs of %(count)d batch are tried again.",
+            "The failed jobs of %(count)d batches are tried again.",
+            count,
+        )
+        return text % {"count": count}
 
 
 class CancelBatch(BatchAction):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet, Sum
@@ -23,7 +23,10 @@ from jobexec.models import (
     Suspension,
     SuspensionScope,
 )
+from jobexec.models.batch import JOBS
 from jobexec.operations.batches.control import batch_progress
+from jobexec.operations.rows.tallies import states
+from jobexec.redaction import redact_batch
 
 from ..common import display, text_filters
 from ..common.actions import Action
@@ -31,32 +34,54 @@ from ..common.base import TableAdmin
 from ..common.permissions import OperationPermissions
 from ..common.tenancy import COLUMN, tenants_of
 from ..history.audit_log import interventions, sentence
-from .actions import ActivateBatch, CancelBatch, DeleteBatch, SuspendBatch
+from .actions import ActivateBatch, CancelBatch, DeleteBatch, RetryBatch, SealBatch, SuspendBatch
 from .selection_words import words
 
 FAILURES_SHOWN = 100
 _KINDS = {
+    BatchState.OPEN: "work",
     BatchState.SEEDING: "work",
     BatchState.RUNNING: "work",
     BatchState.COMPLETED: "ok",
+    BatchState.FAILED: "bad",
     BatchState.CANCELLED: "off",
 }
 
 
+_ORIGIN = (
+    gettext_lazy("Origin"),
+    {"fields": (("started_by", "began_exactly", "ended_exactly"), ("tenant_id", "id"))},
+)
+
+
+class KindFilter(admin.SimpleListFilter):
+    """Batches of jobs, or operations."""
+
+    title = gettext_lazy("kind")
+    parameter_name = "kind"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
+        return (("jobs", _("jobs of the project")), ("operations", _("operations of operators")))
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Batch]) -> QuerySet[Batch]:
+        kinds = {"jobs": queryset.filter(type=JOBS), "operations": queryset.exclude(type=JOBS)}
+        return kinds.get(self.value() or "", queryset)
+
+
 @admin.register(Batch)
 class BatchAdmin(OperationPermissions, TableAdmin):
-    """Batches, the newest first, with their progress; users can suspend, activate and cancel them."""
+    """Batches, the newest first, with their progress; users can suspend, activate, seal, retry and cancel them."""
 
-    list_display = ("operation", "state_badge", "progress", "left_alone", "started_by", "began", "ended")
+    list_display = ("operation", "state_badge", "progress", "left_alone", "dead", "started_by", "began", "ended")
     list_display_links = ("operation",)
-    list_filter = ("state", text_filters.TenantFilter)
+    list_filter = ("state", KindFilter, text_filters.TenantFilter)
     deferred = ("selection", "arguments")
     tenant_column = COLUMN
-    search_fields = ("id__exact", "create_user__exact", "type__startswith")
-    search_help_text = gettext_lazy("An id, a user, or the beginning of an operation's name.")
+    search_fields = ("id__exact", "create_user__exact", "type__startswith", "name__startswith")
+    search_help_text = gettext_lazy("An id, a user, or the beginning of the name of a batch or an operation.")
     sortable_by = ("began",)
     ordering = ("-create_time", "-id")
-    actions = (SuspendBatch(), ActivateBatch(), CancelBatch(), DeleteBatch())
+    actions = (SuspendBatch(), ActivateBatch(), SealBatch(), RetryBatch(), CancelBatch(), DeleteBatch())
     change_form_template = "admin/jobexec/batch_page.html"
     readonly_fields = (
         "operation",
@@ -68,14 +93,21 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         "asked",
         "meant",
         "own_jobs",
+        "children",
+        "follows",
+        "figures",
+        "deadline_exactly",
     )
-    fieldsets = (
+    fieldsets: ClassVar[Any] = (
         (None, {"fields": (("operation", "state_badge", "progress"), "meant", "asked", "own_jobs")}),
-        (
-            gettext_lazy("Origin"),
-            {"fields": (("started_by", "began_exactly", "ended_exactly"), ("tenant_id", "id"))},
-        ),
+        _ORIGIN,
     )
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        if obj is None or not obj.of_jobs:
+            return self.fieldsets
+        first = ("operation", "state_badge", "progress")
+        return ((None, {"fields": (first, "figures", "children", "follows", "deadline_exactly", "own_jobs")}), _ORIGIN)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm("jobexec.delete_batch")
@@ -91,10 +123,14 @@ class BatchAdmin(OperationPermissions, TableAdmin):
 
     def complete(self, rows: Sequence[Batch]) -> None:
         """Add the progress of parts that is not yet in the batch, and whether it is suspended: one query each."""
-        going = {row.pk: row for row in rows if not row.over}
+        # Jobs of a batch that is over may still end: running ones of a cancelled batch, and dead letters.
+        going = {row.pk: row for row in rows if not row.over or row.of_jobs}
         if not going:
             return
         using = rows[0]._state.db
+        for state in states(using or "default", [pk for pk, row in going.items() if row.of_jobs]):
+            row, now = going[state.id], state.figures
+            row.total, row.changed, row.failed, row.skipped = now.total, now.completed, now.failed, now.cancelled
         parts = BatchPart.objects.using(using).filter(batch_id__in=going, end_time__isnull=False).order_by()
         for id, changed, skipped in parts.values_list("batch_id").annotate(Sum("changed"), Sum("skipped")):
             going[id].changed += changed
@@ -119,6 +155,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
             "more_failures": len(failures) > FAILURES_SHOWN,
             "failed_jobs": self._failed_jobs(request, row, so_far.failed_jobs),
             "stalled": so_far.stalled,
+            "refreshes": not row.over,
             "row_actions": [action for action in self.permitted_actions(request) if _makes_sense(action, row)],
             "interventions": [
                 {"time": display.absolute(entry.timestamp), "who": entry.operator, "what": sentence(entry)}
@@ -129,13 +166,13 @@ class BatchAdmin(OperationPermissions, TableAdmin):
     def _failed_jobs(self, request: HttpRequest, batch: Batch, count: int) -> SafeString | None:
         """A link to its own jobs that are dead letters: the batch does not continue without them."""
         dead = self.admin_site._registry.get(DeadLetterJob)
-        if not count or dead is None or not dead.has_view_permission(request):
+        if batch.of_jobs or not count or dead is None or not dead.has_view_permission(request):
             return None
         return display.link(self.list_url(DeadLetterJob), count, q=batch.process_instance_id)
 
     @admin.display(description=gettext_lazy("operation"), ordering="type")
     def operation(self, batch: Batch) -> str:
-        return batch.type
+        return batch.name or (_("jobs") if batch.of_jobs else batch.type)
 
     @admin.display(description=gettext_lazy("state"))
     def state_badge(self, batch: Batch) -> SafeString:
@@ -146,14 +183,41 @@ class BatchAdmin(OperationPermissions, TableAdmin):
 
     @admin.display(description=gettext_lazy("progress"))
     def progress(self, batch: Batch) -> SafeString:
-        bar = display.load(batch.changed + batch.skipped, batch.total)
-        if batch.state != BatchState.SEEDING:
+        bar = display.load(batch.changed + batch.skipped + batch.failed, batch.total)
+        if batch.state not in (BatchState.SEEDING, BatchState.OPEN):
             return bar
-        return format_html('{} <span class="jobexec-quiet">{}</span>', bar, _("found so far"))
+        text = _("found so far") if batch.state == BatchState.SEEDING else _("added so far")
+        return format_html('{} <span class="jobexec-quiet">{}</span>', bar, text)
 
     @admin.display(description=gettext_lazy("left alone"))
     def left_alone(self, batch: Batch) -> int:
         return batch.skipped
+
+    @admin.display(description=gettext_lazy("failed"))
+    def dead(self, batch: Batch) -> int | str:
+        return batch.failed if batch.of_jobs else display.NONE
+
+    @admin.display(description=gettext_lazy("figures"))
+    def figures(self, batch: Batch) -> str | SafeString:
+        values = {"completed": batch.changed, "failed": batch.failed, "cancelled": batch.skipped}
+        values["open"] = max(0, batch.total - sum(values.values()))
+        return _("%(completed)d completed, %(failed)d failed, %(cancelled)d cancelled, %(open)d open") % values
+
+    @admin.display(description=gettext_lazy("its jobs"))
+    def children(self, batch: Batch) -> str | SafeString:
+        links = (
+            display.link(self.list_url(table), table._meta.verbose_name_plural, batch_id=str(batch.pk))
+            for table in JOB_TABLES
+        )
+        return format_html_join(" · ", "{}", ((link,) for link in links))
+
+    @admin.display(description=gettext_lazy("what follows"))
+    def follows(self, batch: Batch) -> str | SafeString:
+        return display.json_text(redact_batch(batch)) if batch.arguments else display.NONE
+
+    @admin.display(description=gettext_lazy("deadline"))
+    def deadline_exactly(self, batch: Batch) -> str | SafeString:
+        return display.exact(batch.deadline, display.now(batch))
 
     @admin.display(description=gettext_lazy("started by"))
     def started_by(self, batch: Batch) -> str:
@@ -193,5 +257,11 @@ class BatchAdmin(OperationPermissions, TableAdmin):
 
 
 def _makes_sense(action: Action, batch: Batch) -> bool:
-    """Whether to offer the action on the page: finished batches can only be deleted."""
+    """Whether to offer the action on the page: finished batches can only be deleted, or what failed retried."""
+    if isinstance(action, SealBatch):
+        return batch.state == BatchState.OPEN
+    if isinstance(action, RetryBatch):
+        return batch.of_jobs and batch.failed > 0 and batch.state != BatchState.CANCELLED
+    if isinstance(action, SuspendBatch) and batch.of_jobs:
+        return False
     return isinstance(action, DeleteBatch) or not batch.over

@@ -20,8 +20,9 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from jobexec.models import AuditLog, OperatorType
-from jobexec.operations.audit import Operator, acting
+from jobexec.operations.audit import acting
 from jobexec.operations.rows.bury_unreadable import UNREADABLE
+from jobexec.operations.values.operator import Operator
 
 from .odd_rows import marking, sentence, surviving
 from .paging import CappedPaginator, LightChangeList
@@ -255,7 +256,7 @@ def _in_the_name_of_its_user(pattern: Any) -> Any:
     @wraps(view)
     def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         address = str(request.META.get("REMOTE_ADDR") or "")
-        with acting(Operator(OperatorType.USER, request.user.get_username(), "admin", address)):
+        with acting(Operator(OperatorType.USER, request.user.get_username(), "admin", address, request.user)):
             return view(request, *args, **kwargs)
 
     pattern.callback = wrapped

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from jobexec.models import AbstractJob, BlockedJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
-from jobexec.redaction import redact_job
+from jobexec.redaction import redact, redact_job
 from jobexec.sensitive import hide
 
 from . import display
@@ -90,7 +90,13 @@ class JobColumns:
 
     @admin.display(description=gettext_lazy("arguments"))
     def arguments(self, job: AbstractJob) -> str | SafeString:
-        return display.json_text(arguments_of(job))
+        revealed = vars(job).get("revealed")
+        if revealed is not None:
+            return display.json_text(redact(job.handler_type, revealed, job._state.db))
+        shown = display.json_text(arguments_of(job))
+        if "offers_to_reveal" not in vars(job):
+            return shown
+        return format_html('{} <a href="?reveal=1">{}</a>', shown, _("Show decrypted; the audit log records it"))
 
     @admin.display(description=gettext_lazy("waits for"))
     def waits(self, job: AbstractJob) -> SafeString | str:

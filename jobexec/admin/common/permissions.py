@@ -38,6 +38,12 @@ class OperationPermissions:
     def has_bury_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.bury_job")
 
+    def has_reencrypt_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.reencrypt_job")
+
+    def has_reveal_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.reveal_job")
+
     def has_requeue_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.requeue_deadletterjob")
 

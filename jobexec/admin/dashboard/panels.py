@@ -15,6 +15,7 @@ from jobexec.models import (
     FailureGroup,
     Incident,
     Job,
+    Resource,
     Schedule,
     Suspension,
     TimerJob,
@@ -32,6 +33,7 @@ _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
     "stuck": (ExecutorNode, {}),
     "late": (Job, {"lock": "free"}),
     "no_worker": (ExternalWorker, {}),
+    "breaker": (Resource, {}),
     "incidents": (Incident, {"state__exact": "open"}),
 }
 
@@ -144,10 +146,10 @@ def batches(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
         return None
     rows = [
         {
-            "type": running.batch.type,
+            "type": running.batch.title,
             "state": display.badge("work", running.batch.get_state_display()),
             "url": visible.page(Batch, running.batch.pk),
-            "progress": display.load(running.progress.changed + running.progress.skipped, running.progress.total),
+            "progress": display.load(running.progress.total - running.progress.open, running.progress.total),
             "failed": running.progress.failed_jobs,
             "user": running.batch.create_user,
             "age": display.age(running.batch.create_time, seen.now),

@@ -20,6 +20,7 @@ from jobexec.models import (
     HistoryJob,
     Incident,
     MeterLog,
+    Resource,
     Schedule,
     Suspension,
     TimerJob,
@@ -36,6 +37,7 @@ _TABLES: dict[str, tuple[type[Model], ...]] = {
     "batches": (Batch,),
     "failure_groups": (FailureGroup,),
     "traffic": (MeterLog,),
+    "resources": (Resource,),
     "unserved": (ExternalWorker,),
 }
 

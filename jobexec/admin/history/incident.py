@@ -8,12 +8,13 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
-from jobexec.models import FailureGroup, Incident
+from jobexec.models import FailureGroup, Incident, Resource
 
 from ..common import display, filters, search, text_filters
 from ..common.actions import Action, Outcome
@@ -62,9 +63,11 @@ class RequeueJob(Action):
     name_column = "handler_type"
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        jobs = dict(queryset.order_by().values_list("job_id", "pk"))
+        jobs = dict(queryset.filter(job_id__isnull=False).order_by().values_list("job_id", "pk"))
         result = operations.requeue(list(jobs), data["retries"], using=using)
         skipped = {jobs[job]: reason for job, reason in result.skipped.items()}
+        breakers = queryset.filter(job_id=None).values_list("pk", flat=True)
+        skipped |= dict.fromkeys(breakers, _("it is a circuit breaker's, and ends when that closes"))
         return Outcome([jobs[job] for job in result.changed], skipped)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
@@ -130,11 +133,16 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
 
     @admin.display(description=gettext_lazy("handler"))
     def handler(self, incident: Incident) -> SafeString:
-        return display.handler(incident.handler_type)
+        return display.handler(incident.resource or incident.handler_type)
 
     @admin.display(description=gettext_lazy("job"))
     def job_link(self, incident: Incident) -> SafeString:
-        return display.job_link(incident.job_id, self.admin_site.name)
+        if incident.job_id is not None:
+            return display.job_link(incident.job_id, self.admin_site.name)
+        resources: Any = self.admin_site._registry.get(Resource)
+        if incident.resource is None or resources is None:
+            return format_html("{}", display.NONE)
+        return display.link(resources.page_url(incident.resource), _("resource"))
 
     @admin.display(description=gettext_lazy("process instance"), empty_value=display.NONE)
     def instance(self, incident: Incident) -> SafeString | None:

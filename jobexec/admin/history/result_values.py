@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from django.utils.html import format_html
@@ -11,12 +10,11 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from jobexec.exceptions import HandlerNotFound
-from jobexec.handlers.base import JobHandler, NamesArguments
+from jobexec.handlers.base import JobHandler
 from jobexec.handlers.registry import get_handler
 from jobexec.models import ResultStatus, TaskResult
-from jobexec.operations.rows.redaction_by_definition import names_by_definitions
 from jobexec.redaction import secrets_of
-from jobexec.sensitive import hide, redact_text
+from jobexec.sensitive import redact_text
 
 from ..common import display
 
@@ -47,22 +45,6 @@ def attempts_of(row: TaskResult) -> list[dict[str, Any]]:
         for number in range(count)
     ]
     return attempts[::-1]
-
-
-def shown_value(row: TaskResult) -> Any:
-    """The return value, without sensitive values."""
-    return hide(row.return_value, getattr(row, "hidden", ()))
-
-
-def sensitive_names(handler_types: set[str], using: str) -> dict[str, Sequence[str]]:
-    """The sensitive argument names by handler; executors recorded those of handlers unknown here (one statement)."""
-    found: dict[str, Sequence[str]] = {}
-    for name in handler_types:
-        handler: object = _handler(name)
-        if isinstance(handler, NamesArguments):
-            found[name] = handler.sensitive_names()
-    missing = handler_types - found.keys()
-    return found | names_by_definitions(missing, using) if missing else found
 
 
 def _handler(name: str) -> JobHandler | None:

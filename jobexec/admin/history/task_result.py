@@ -1,4 +1,4 @@
-"""Results of tasks of django.tasks."""
+"""Results of tasks of django.tasks, and of jobs that keep theirs."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from rangefilter.filters import DateTimeRangeFilterBuilder
 
-from jobexec.models import Job, JobLog, ResultStatus, TaskResult
+from jobexec.models import KEPT_BY_JOB, Job, JobLog, ResultStatus, TaskResult
 from jobexec.operations import find_states
 from jobexec.operations.manage.purge import delete_task_results
-from jobexec.redaction import redact
+from jobexec.redaction import redact, redact_results
 
 from ..common import display, filters, search, text_filters
 from ..common.actions import DeletingAction, Outcome
 from ..common.base import TableAdmin
 from ..common.tenancy import COLUMN
-from .result_values import attempts_of, sensitive_names, shown_value, status_badge
+from .result_values import attempts_of, status_badge
 
 
 class BackendFilter(admin.SimpleListFilter):
-    """Filter by backend; offers the aliases of the setting TASKS."""
+    """Filter by backend; offers the aliases of the setting TASKS, and what stands for ``@job``."""
 
     title = gettext_lazy("task backend")
     parameter_name = "of_backend"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(name, name) for name in getattr(settings, "TASKS", {})]
+        return [(name, name) for name in (*getattr(settings, "TASKS", {}), KEPT_BY_JOB)]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(backend=self.value()) if self.value() else queryset
@@ -84,6 +84,7 @@ class TaskResultAdmin(TableAdmin):
         "first_exactly",
         "last_exactly",
         "ended_exactly",
+        "kept_until",
         "arguments",
         "returned_value",
     )
@@ -97,6 +98,7 @@ class TaskResultAdmin(TableAdmin):
                 "fields": (
                     ("backend", "category", "priority"),
                     ("first_exactly", "last_exactly", "run_after"),
+                    ("kept_until",),
                     ("process_instance_id", "tenant_id"),
                 ),
                 "classes": ("jobexec-below",),
@@ -119,10 +121,9 @@ class TaskResultAdmin(TableAdmin):
         return found if term else queryset, False
 
     def complete(self, rows: Sequence[TaskResult]) -> None:
-        """Look up the jobs of results that may have one, and the sensitive names in return values."""
-        hidden = sensitive_names({row.handler_type for row in rows}, rows[0]._state.db or "default") if rows else {}
-        for row in rows:
-            row.hidden = hidden.get(row.handler_type, ())  # type: ignore[attr-defined]
+        """Look up the jobs of results that may have one, and hide sensitive values in return values."""
+        for row, shown in redact_results(rows, rows[0]._state.db or "default") if rows else ():
+            row.shown = shown  # type: ignore[attr-defined]
         open_rows = {row.pk: row for row in rows if row.status != ResultStatus.SUCCESSFUL}
         if open_rows:
             for id, table in find_states(list(open_rows), rows[0]._state.db or "default").items():
@@ -156,7 +157,7 @@ class TaskResultAdmin(TableAdmin):
         if row.status != ResultStatus.SUCCESSFUL:
             last = (row.errors or [{}])[-1]
             return display.shortened(str(last.get("exception_class_path", "")).rpartition(".")[2], 60)
-        return display.shortened(json.dumps(shown_value(row), ensure_ascii=False), 60)
+        return display.shortened(json.dumps(row.shown, ensure_ascii=False), 60)  # type: ignore[attr-defined]
 
     @admin.display(description=gettext_lazy("enqueued"))
     def enqueued_exactly(self, row: TaskResult) -> str | SafeString:
@@ -174,6 +175,10 @@ class TaskResultAdmin(TableAdmin):
     def ended_exactly(self, row: TaskResult) -> str | SafeString:
         return display.exact(row.end_time, display.now(row))
 
+    @admin.display(description=gettext_lazy("kept until"))
+    def kept_until(self, row: TaskResult) -> str | SafeString:
+        return display.exact(row.expires_at, display.now(row))
+
     @admin.display(description=gettext_lazy("arguments"))
     def arguments(self, row: TaskResult) -> str | SafeString:
         return display.json_text(redact(row.handler_type, row.handler_configuration, row._state.db))
@@ -182,7 +187,7 @@ class TaskResultAdmin(TableAdmin):
     def returned_value(self, row: TaskResult) -> str | SafeString:
         if row.status != ResultStatus.SUCCESSFUL:
             return display.NONE
-        return display.pre(json.dumps(shown_value(row), indent=2, ensure_ascii=False))
+        return display.pre(json.dumps(row.shown, indent=2, ensure_ascii=False))  # type: ignore[attr-defined]
 
     @admin.display(description=gettext_lazy("job"))
     def job(self, row: TaskResult) -> SafeString:

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from jobexec.models import ExclusiveLock, ExternalWorkerJob, Job
-from jobexec.models.exclusive_lock import locks_of
+from jobexec.models.locks import locks_of
 from jobexec.operations.rows.routing import job_of_instance
 
 from ..common import display

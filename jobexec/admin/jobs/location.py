@@ -15,7 +15,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from jobexec.exceptions import JobNotFound
-from jobexec.models import AbstractJob, JobLog
+from jobexec.models import BATCH_HANDLERS, AbstractJob, JobLog
 from jobexec.operations import find_job
 
 from ..common import search
@@ -30,7 +30,7 @@ def found_job(request: HttpRequest, id: UUID, using: str) -> AbstractJob | None:
     except JobNotFound:
         return None
     tenants = tenants_of(request)
-    return row if tenants is None or (row.tenant_id in tenants and row.batch_id is None) else None
+    return row if tenants is None or (row.tenant_id in tenants and row.handler_type not in BATCH_HANDLERS) else None
 
 
 class LocatedAdmin(TableAdmin):

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy, pgettext_lazy
 
-from jobexec.models import JOB_TABLES, AbstractJob, JobLog
+from jobexec.models import BATCH_HANDLERS, JOB_TABLES, AbstractJob, JobLog
 
 from ..common import search
 from ..common.job_columns import JobColumns
@@ -17,6 +17,7 @@ from ..common.paging import CappedCount
 from ..common.permissions import OperationPermissions
 from ..common.tenancy import COLUMN, is_restricted
 from .location import LocatedAdmin
+from .revealed import offer_to_reveal
 from .story import Story, story_of
 from .surroundings import Surroundings
 
@@ -51,8 +52,14 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         queryset = super().get_queryset(request)
-        # Jobs of batches have no tenant, and their arguments may name jobs of any tenant.
-        return queryset.filter(batch_id=None) if is_restricted(request) else queryset
+        # A batch's own jobs have no tenant, and their arguments may name jobs of any tenant.
+        return queryset.exclude(handler_type__in=BATCH_HANDLERS) if is_restricted(request) else queryset
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        row = super().get_object(request, object_id, from_field)
+        if row is not None and request.method == "GET" and self.has_reveal_permission(request):
+            offer_to_reveal(request, row)
+        return row
 
     # The list.
 

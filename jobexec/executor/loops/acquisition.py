@@ -46,6 +46,10 @@ class JobAcquisition(Loop):
         self._woken = WakeUpEvent(source)
         self.node, self.pool, self._listening, self._in_hand = node, pool, listening, in_hand
         self._in_doubt = False
+        #: As ``_in_doubt``, said by other threads.
+        self._doubted = False
+        #: Whether the last look found fewer jobs than it asked for.
+        self.sees_the_end = False
         self._served = ""
         self._poll_rate = engine.global_lock_poll_rate.total_seconds()
         self._cursor, self._turns = AcquisitionCursor(), Turns(node.settings.category_weights)
@@ -68,6 +72,16 @@ class JobAcquisition(Loop):
         self.waiting.wake()
         super().wake()
 
+    def doubt(self) -> None:
+        """A commit that may have locked jobs for this node had an error: look for jobs that no thread knows of."""
+        self._doubted = True
+        self.wake()
+
+    @property
+    def expects_jobs(self) -> bool:
+        """Whether it is looking, or about to: jobs may have been announced."""
+        return self._woken.is_set() or self.round_began is not None
+
     def look(self) -> None:
         """Poll the table: there may be jobs without a notification."""
         self.wake()
@@ -80,10 +94,14 @@ class JobAcquisition(Loop):
             began, share = clock.monotonic(), self._engine.share
             reserved = self.pool.reserve(self._page(), self.wake, share) if self.may_acquire(self.wake) else 0
             if not reserved:
+                self.sees_the_end = False
                 return self._after(Acquisition(), Round(requested=0), began)  # the pool or the settlement wakes us up
             acquisition, made = Acquisition(), []
             try:
                 acquisition = self._acquire(reserved)
+                others = acquisition.lock_failures or acquisition.lock_taken
+                # Now: a job of this page may begin, and enqueue another, before this round has ended.
+                self.sees_the_end = acquisition.found < reserved and not others
                 self.node.meters.acquired(acquisition)
                 made = batches(self._mine(acquisition.jobs))
                 if self.sift is not None:
@@ -168,8 +186,9 @@ class JobAcquisition(Loop):
 
     def _release_strays(self) -> None:
         """Release jobs locked by a commit that went through although it raised an error; no thread knows of them."""
-        if not self._in_doubt:
+        if not (self._in_doubt or self._doubted):
             return
+        self._in_doubt, self._doubted = True, False
         using = self.node.using
         count = release_strays(using, self.node.owner, self._in_hand)
         self._in_doubt = False

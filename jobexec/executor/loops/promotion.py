@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 
 from jobexec import clock
-from jobexec.conf.resources import BreakerProfile, Resources
-from jobexec.models import BreakerState
-from jobexec.operations.resources.breaker import count_trials, open_breaker
-from jobexec.operations.resources.limits import states
+from jobexec.conf.resources import BreakerProfile
+from jobexec.operations.resources.calls import Breakers, counts
+from jobexec.operations.resources.promote import Promotion as Promoted
 from jobexec.operations.resources.promote import blocked_resources, promote
-from jobexec.operations.sql.errors import is_conflict, one_line
+from jobexec.operations.sql.errors import is_conflict
 
-from ...runtime.threads import SELDOM, Loop, logger
+from ...runtime.threads import SELDOM, Loop
 from ..nodes.node import Node
 from ..run.outcomes import Outcome
+from .follow_ups import FollowUps
 
 #: The most jobs of one resource that one transaction promotes.
 _PAGE = 500
@@ -33,9 +32,9 @@ class Promotion(Loop):
 
     keeps_connection = True  # connecting would come between a free permit and the next job
 
-    def __init__(self, node: Node, listening: Callable[[], bool]) -> None:
+    def __init__(self, node: Node, listening: Callable[[], bool], follow_ups: FollowUps | None = None) -> None:
         super().__init__(f"jobexec-promotion-{node.using}")
-        self.node, self._listening = node, listening
+        self.node, self._listening, self._follow_ups = node, listening, follow_ups
         self._lock = threading.Lock()
         self._asked: set[str] = set()
         self._everything = True
@@ -103,8 +102,7 @@ class Promotion(Loop):
 
     def _promote(self, names: set[str], freed: set[str]) -> int:
         using = self.node.using
-        with self.node.writing:
-            result = promote(using, names, _PAGE, freed)
+        result = self._promoted(names, freed)
         self.cut_off = (self.cut_off - names) | result.cut_off
         now = clock.now(using)
         for name in names:
@@ -113,6 +111,19 @@ class Promotion(Loop):
             wait = 0.0 if moment is None else max(0.0, (moment - now).total_seconds())
             self._due[name] = clock.monotonic() + wait
         return result.moved
+
+    def _promoted(self, names: set[str], freed: set[str]) -> Promoted:
+        home = self._follow_ups.of_permits() if self._follow_ups is not None else None
+        try:
+            with self.node.writing:
+                result = promote(self.node.using, names, _PAGE, freed, home)
+        except BaseException:
+            if home is not None:
+                home.fail()
+            raise
+        if home is not None:
+            home.arrive(result.kept)
+        return result
 
     def _wait(self) -> float:
         # The heartbeat sees what a lost notification would have announced.
@@ -124,58 +135,19 @@ class Promotion(Loop):
         using = self.node.using
         with self._lock:
             ended, self._ended = self._ended, []
-        told = self.breakers.told(ended)
-        known = states(using, list(told)) if told else {}
-        for name, calls in told.items():
-            profile = self.breakers.profile_of(name)
-            if profile is None:
-                continue
-            reason = self.breakers.count(name, profile, calls, known[name])
-            if reason:
-                if open_breaker(using, name, profile, reason):
-                    logger.warning("The circuit breaker of %s on %s opens: %s", one_line(name), using, one_line(reason))
-            elif known[name] == BreakerState.HALF_OPEN and count_trials(using, name, profile, len(calls)):
-                logger.info("The circuit breaker of %s on %s closes", one_line(name), using)
+        self.breakers.judge(using, told(ended, self.breakers))
         return {outcome.work.resource for outcome in ended if outcome.work.resource is not None}
 
 
-class Breakers:
-    """The last calls of each resource with a circuit breaker, as this node has seen them."""
-
-    def __init__(self, resources: Resources) -> None:
-        self._resources = resources
-        self._windows: dict[str, deque[bool]] = {}
-
-    def profile_of(self, name: str) -> BreakerProfile | None:
-        """The breaker of a resource, if it has one."""
-        entry = self._resources.covering(name)
-        return self._resources[entry].breaker if entry is not None else None
-
-    def told(self, outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
-        """The calls in these outcomes that count, by resource: '' for a success, or the reason of a failure."""
-        found: dict[str, list[str]] = {}
-        for outcome in outcomes:
-            name = outcome.work.resource or ""
-            profile = self.profile_of(name)
-            if profile is not None and (call := call_of(outcome, profile)) is not None:
-                found.setdefault(name, []).append(call)
-        return found
-
-    def count(self, name: str, profile: BreakerProfile, calls: list[str], state: str) -> str:
-        """Count calls of a resource whose breaker is in this state; returns the reason to open it, or ''."""
-        failed = [call for call in calls if call]
-        if state == BreakerState.OPEN:
-            return ""  # they began before it opened
-        if state == BreakerState.HALF_OPEN:
-            return f"a trial call failed: {failed[0]}" if failed else ""
-        window = self._windows.setdefault(name, deque(maxlen=profile.window))
-        window.extend(bool(call) for call in calls)
-        failures = sum(window)
-        if len(window) < profile.minimum_calls or failures * 100 < profile.failure_rate * len(window):
-            return ""
-        self._windows.pop(name)
-        last = failed[-1] if failed else ""
-        return f"{failures} of the last {len(window)} calls failed{f', the last with {last}' if last else ''}"
+def told(outcomes: Iterable[Outcome], breakers: Breakers) -> dict[str, list[str]]:
+    """The calls in these outcomes that count, by resource: '' for a success, or the reason of a failure."""
+    found: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        name = outcome.work.resource or ""
+        profile = breakers.profile_of(name)
+        if profile is not None and (call := call_of(outcome, profile)) is not None:
+            found.setdefault(name, []).append(call)
+    return found
 
 
 def call_of(outcome: Outcome, profile: BreakerProfile) -> str | None:
@@ -183,13 +155,12 @@ def call_of(outcome: Outcome, profile: BreakerProfile) -> str | None:
     run, failure = outcome.run, outcome.failure
     if run is None or not outcome.began or (failure is not None and failure.kind in _NEUTRAL):
         return None
-    if failure is not None and _counts(failure.error, profile):
+    if failure is not None and counts(_names(failure.error), profile):
         return failure.message.partition("\n")[0] or "an error without a message"
     if profile.slow_call is not None and run.duration > profile.slow_call.total_seconds():
         return f"a call that took {run.duration:.1f} seconds"
     return ""
 
 
-def _counts(error: BaseException | None, profile: BreakerProfile) -> bool:
-    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
-    return not names.intersection(profile.ignores) and (not profile.counts or bool(names.intersection(profile.counts)))
+def _names(error: BaseException | None) -> set[str]:
+    return {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}

@@ -69,6 +69,11 @@ class Meters:
             self._counts[names.JOB_ACQUIRED_FAILURE, ""] += page.lock_failures
             self._counts[names.JOB_LOCKED_EXCLUSIVE, ""] += page.blocked
 
+    def followed(self, count: int) -> None:
+        """Jobs that a handler enqueued stay here."""
+        with self._lock:
+            self._counts[names.JOB_FOLLOWED_UP, ""] += count
+
     def recovered(self, count: int) -> None:
         """Jobs of a dead node were released."""
         with self._lock:

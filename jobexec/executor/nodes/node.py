@@ -15,7 +15,7 @@ from jobexec.conf import EngineSettings, Settings
 from jobexec.handlers.registry import all_handlers, known_names
 from jobexec.handlers.schedules import declarations
 from jobexec.models import ExecutorNode, NodeState, OperatorType
-from jobexec.operations.audit import Operator, acting
+from jobexec.operations.audit import acting
 from jobexec.operations.maintenance import heartbeat_probes
 from jobexec.operations.nodes import deployments, leases
 from jobexec.operations.schedules import sync
@@ -23,6 +23,7 @@ from jobexec.operations.settle import recover
 from jobexec.operations.sql.locks import atomic, is_single_writer
 from jobexec.operations.values.acquired_job import ServedJobs
 from jobexec.operations.values.category_turns import Turns
+from jobexec.operations.values.operator import Operator
 
 from .lease_judgement import LeaseJudgement
 from .meters import Meters

@@ -65,12 +65,21 @@ class AsyncAdmission:
         others: list[Batch] = []
         for batch in batches:
             job = batch[0]
-            fits = job.handler_type in self._handlers and not job.atomic and not runs_alone(batch)
+            fits = self.runs(job.handler_type, job.atomic) and not runs_alone(batch)
             (mine if fits else others).append(batch)
         if mine:
             self._waiting.setdefault(share, deque()).extend(mine)
         self._learn(share, len(mine), len(others))
         return others
+
+    def runs(self, handler_type: str, atomic: bool) -> bool:
+        """Whether the async worker runs jobs of this handler."""
+        return handler_type in self._handlers and not atomic
+
+    @property
+    def spare(self) -> int:
+        """How many more handlers could begin at once."""
+        return self._size - len(self._within) - sum(map(len, self._waiting.values()))
 
     def _learn(self, share: str, mine: int, others: int) -> None:
         part = (self._part.get(share, 0.0) + mine / (mine + others)) / 2
@@ -84,7 +93,7 @@ class AsyncAdmission:
     def sort_sibling(self, siblings: Batch) -> bool:
         """Take siblings that may now go on, at the front; False if they need a thread."""
         job = siblings[0]
-        if job.handler_type not in self._handlers or job.atomic or runs_alone(siblings):
+        if not self.runs(job.handler_type, job.atomic) or runs_alone(siblings):
             return False
         self._waiting.setdefault(job.share, deque()).appendleft(siblings)
         return True

@@ -111,6 +111,19 @@ class FairQueue:
                 return batches
         return []
 
+    def offer(self, name: str, batches: Sequence[Batch]) -> bool:
+        """Queue batches for which no places were reserved; False if there are too few."""
+        share, jobs = self._of(name), sum(map(len, batches))
+        if self._free(name) - share.held < jobs:
+            return False
+        share.queue.extend(batches)
+        share.queued += jobs
+        return True
+
+    def join(self, name: str, jobs: int) -> None:
+        """Jobs have joined a batch that runs."""
+        self._of(name).running += jobs
+
     def put_back(self, name: str, batches: Sequence[Batch]) -> None:
         """Return batches that a thread took and did not start to the front of the queue."""
         share, jobs = self._of(name), sum(map(len, batches))
@@ -131,11 +144,17 @@ class FairQueue:
         self._of(name).parked += jobs
 
     def resume(self, batch: Batch, queue: bool) -> None:
-        """Return parked siblings to the front of the queue, or give up their places."""
+        """Return parked siblings to the front of the queue, or give up their places.
+
+        Siblings that were acquired before the queue was: follow-ups came later than what waits there.
+        """
         share = self._of(batch[0].share)
         share.parked -= len(batch)
         if queue:
-            share.queue.appendleft(batch)
+            if batch[0].followers is None:
+                share.queue.appendleft(batch)
+            else:
+                share.queue.append(batch)
             share.queued += len(batch)
 
     def done(self, name: str, jobs: int) -> None:

@@ -93,6 +93,35 @@ class Pool(Service):
             self._release(refused)
         _call(waiting)
 
+    # Called for follow-ups.
+
+    def spare(self, handler_type: str, atomic: bool) -> int:
+        """How many more jobs of a handler would begin at once; less than 1 if others wait for a thread."""
+        with self._changed:
+            return self._queue.spare(handler_type, atomic)
+
+    @property
+    def most_spare(self) -> int:
+        """How many more jobs of any handler would begin at once."""
+        with self._changed:
+            return self._queue.most_spare
+
+    @property
+    def nobody_waits(self) -> bool:
+        """Whether no job waits for a thread."""
+        with self._changed:
+            return self._queue.nobody_waits
+
+    def offer(self, batches: Sequence[Batch], share: str) -> Sequence[Batch]:
+        """Queue batches without a reservation; returns those that the caller must release."""
+        with self._changed:
+            return self._queue.offer(batches, share)
+
+    def join(self, batch: Batch, jobs: Batch) -> bool:
+        """Let jobs join a batch that runs, to run after it; False if they cannot."""
+        with self._changed:
+            return self._queue.join(batch, jobs)
+
     def load(self) -> dict[str, int]:
         """Busy and stuck threads and waiting jobs, as columns of the node's row."""
         with self._changed:

@@ -116,6 +116,50 @@ class WorkQueue:
         self._call_threads()
         return refused
 
+    # Follow-ups, which are not acquired.
+
+    def spare(self, handler_type: str, atomic: bool) -> int:
+        """How many more jobs of a handler would begin at once."""
+        if self.closed or self.lone is not None:
+            return 0
+        if self.admission is not None and self.admission.runs(handler_type, atomic):
+            return self.admission.spare
+        return self.staff - len(self.active) - self.fair_queue.queued
+
+    @property
+    def most_spare(self) -> int:
+        """How many more jobs of the handlers that fit best would begin at once."""
+        if self.closed or self.lone is not None:
+            return 0
+        of_threads = self.staff - len(self.active) - self.fair_queue.queued
+        return max(of_threads, self.admission.spare if self.admission is not None else 0)
+
+    @property
+    def nobody_waits(self) -> bool:
+        """Whether the next job that goes on overtakes none."""
+        return not (self.closed or self.lone is not None or self.fair_queue.queued)
+
+    def offer(self, batches: Sequence[Batch], share: str) -> Sequence[Batch]:
+        """Queue batches for which no places were reserved; returns those to be released."""
+        if self.closed or self.lone is not None:
+            return batches
+        own = batches if self.admission is None else self.admission.sort(share, batches)
+        refused = [] if self.fair_queue.offer(share, own) else own
+        self.admit_async()
+        self._call_threads()
+        return refused
+
+    def join(self, batch: Batch, jobs: Batch) -> bool:
+        """Let siblings join a batch that runs; False if its thread has been given up."""
+        chunk = next((each for each in self.active if each.current is batch), None)
+        if chunk is not None:
+            chunk.jobs += len(jobs)
+            self.fair_queue.join(chunk.share, len(jobs))
+        elif self.admission is None or not any(each is batch for each in self.admission.within()):
+            return False
+        batch += jobs
+        return True
+
     def park(self, siblings: Batch) -> None:
         """Keep the places of jobs that run after the outcome of the one before them is committed."""
         self._parked[id(siblings)] = siblings

@@ -17,8 +17,9 @@ from jobexec.models import Job
 from jobexec.operations.settle.recover import mark_suspect_started
 from jobexec.operations.values.acquired_job import AcquiredJob
 
-from .execution import Host, accept, begin_call, caught, check_may_begin, end_call, ended
+from .execution import Host, accept, begin_call, caught, check_may_begin, end_call, ended, with_followers
 from .outcomes import Outcome
+from .read import read
 from .spans import end_span
 
 _UNDECIDED = 0.1
@@ -48,9 +49,12 @@ async def execute_batch_async(batch: list[AcquiredJob], host: AsyncHost, end: En
     try:
         if await _may_start(batch[0], host):
             outcome = await _execute(batch[0], host, end)
+            batch[0].ended = True  # in this order, as in a thread
+            if batch[0].followers is not None:
+                left = with_followers(batch, batch, host)
             if outcome.run is not None and not outcome.timed_out and not end.dropped:
-                left = []
-                _hand_on(outcome, batch[1:], host)
+                siblings, left = left[1:], []
+                _hand_on(outcome, siblings, host)
     finally:
         for unbegun in () if end.dropped else left:
             host.submit(Outcome(unbegun))
@@ -90,7 +94,7 @@ async def _execute(work: AcquiredJob, host: AsyncHost, end: End) -> Outcome:
             text = outcome.arguments = await sync_to_async(work.arguments)()
         if work.lost_runs and not await sync_to_async(mark_suspect_started)(work):
             raise LockLost()
-        await _call(handler, JobContext(work, host, started_at), handler.read(text), host, outcome)
+        await _call(handler, JobContext(work, host, started_at), read(handler, outcome, text), host, outcome)
     except BaseException as error:  # no job may end the loop
         if end.cancelling and isinstance(error, asyncio.CancelledError) and not outcome.timed_out:
             end_span(outcome)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from django.db import transaction
 
 from jobexec import clock, signals, tracing
+from jobexec.encryption import AGAIN
 from jobexec.exceptions import (
     DoNotRetry,
     HandlerNotFound,
@@ -21,6 +22,7 @@ from jobexec.exceptions import (
     JobExpired,
     JobTimeout,
     LockLost,
+    NotDecryptableYet,
     RetryAt,
     RetryIn,
     UnreadableJob,
@@ -33,7 +35,7 @@ from jobexec.models import Job
 from jobexec.operations.settle.recover import mark_suspect_started
 from jobexec.operations.sql.errors import is_conflict, one_line, storable
 from jobexec.operations.sql.session import is_lost, is_of_connection
-from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob
+from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob, in_order
 from jobexec.operations.values.failure import MESSAGE_LENGTH, Failure
 from jobexec.operations.values.log_fields import log_fields
 from jobexec.operations.values.run import Run
@@ -42,6 +44,7 @@ from jobexec.retry import RetryPlan
 from ...runtime.connections import clean_connections, is_broken, note_loss, prepare_connections
 from .forks import end_if_forked, generation
 from .outcomes import Outcome, complete_alone, tell_finished
+from .read import read
 from .redacted import redacted
 from .spans import begin_span, end_span
 from .stack import stack_of
@@ -77,6 +80,8 @@ class Host(Runner, Protocol):
 
     def settle_before(self, outcome: Outcome, siblings: list[AcquiredJob]) -> None: ...
 
+    def follow(self, work: AcquiredJob, batch: list[AcquiredJob]) -> list[AcquiredJob]: ...
+
 
 def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
     """Run a single job, or the first of exclusive siblings; never raises.
@@ -91,7 +96,11 @@ def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
         while left:
             if not host.may_start(left[0]):
                 return
-            outcome = execute(left[0], host)
+            work = left[0]
+            outcome = execute(work, host)
+            work.ended = True  # in this order: its handler may have left a thread behind that enqueues just now
+            if work.followers is not None:
+                left = with_followers(left, batch, host)
             if outcome.run is None:
                 return  # it could not start
             if outcome.timed_out:
@@ -100,6 +109,12 @@ def execute_batch(batch: list[AcquiredJob], host: Host) -> None:
     finally:  # also after unforeseen errors: jobs that are not released stay locked as long as the process lives
         for unbegun in left:
             host.submit(Outcome(unbegun))
+
+
+def with_followers(left: list[AcquiredJob], batch: list[AcquiredJob], host: Host) -> list[AcquiredJob]:
+    """The rest of a batch whose first job has run, with the follow-ups of that job among its siblings, in order."""
+    work = left[0]
+    return [work, *sorted([*left[1:], *host.follow(work, batch)], key=in_order)]
 
 
 def hand_on(outcome: Outcome, siblings: list[AcquiredJob], host: Host) -> list[AcquiredJob]:
@@ -169,7 +184,7 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, d
     work = outcome.work
     if outcome.counted:
         with suppress(Exception):
-            failure = redacted(failure_of(error, work.using, handler), handler, outcome.arguments or work.configuration)
+            failure = redacted(failure_of(error, work.using, handler), handler, outcome)
             text = "Job %s is done and committed, but a hook on its commit failed\n%s"
             logger.error(text, work.id, storable(failure.stack), extra=log_fields(work))
     elif _could_not_begin(outcome, error):
@@ -185,7 +200,7 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, d
             failure = replace(failure, kind="interrupted")
         if outcome.undone and failure.kind == "error" and is_lost(error):
             failure = replace(failure, kind="conflict")
-        outcome.run, outcome.failure = None, redacted(failure, handler, outcome.arguments or work.configuration)
+        outcome.run, outcome.failure = None, redacted(failure, handler, outcome)
     return True
 
 
@@ -220,7 +235,7 @@ def run_handler(
     text = work.arguments()
     if text is not work.configuration:
         outcome.arguments = text
-    arguments = handler.read(text)
+    arguments = read(handler, outcome, text)
     if work.lost_runs and not mark_suspect_started(work):
         raise LockLost()
     context = JobContext(work, host, started_at)
@@ -334,6 +349,8 @@ def _failure_of(error: BaseException, using: str, handler: _Planned | None, plan
         return Failure(message, kind="unknown")
     if isinstance(error, JobCancelled):
         return Failure(message, kind="cancelled", error=error)
+    if isinstance(error, NotDecryptableYet):
+        return Failure(message, kind="interrupted", retry_at=clock.now(using) + AGAIN, error=error)
     stack = stack_of(error)
     if isinstance(error, UnreadableJob | DoNotRetry):
         return Failure(message, stack, kind="fatal", error=error)

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db import connections
 
 from jobexec import clock, signals
+from jobexec.encryption import plain_result, seal_result
 from jobexec.exceptions import DoNotRetry
 from jobexec.handlers.base import JobHandler, ResultHandler
 from jobexec.models import AbstractJob, DeadLetterJob, Job
@@ -24,7 +25,7 @@ from jobexec.operations.sql.session import is_of_connection
 from jobexec.operations.values.acquired_job import AcquiredJob
 from jobexec.operations.values.failure import Failure
 from jobexec.operations.values.log_fields import log_fields
-from jobexec.operations.values.run import Run
+from jobexec.operations.values.run import Result, Run
 
 from ...runtime.connections import discard_broken_connections
 from .redacted import without_secrets
@@ -54,11 +55,13 @@ class Outcome:
     became: type[AbstractJob] | None = None
     #: Its span while it runs, if tracing is enabled.
     span: Any = None
-    #: Its handler, if its return value is to be kept, and that value as JSON.
+    #: Its handler, if its return value is to be kept, and that value.
     keeper: ResultHandler | None = None
-    result: str | None = None
+    result: Result = Result()
     #: The JSON of its arguments, if they were too long to be loaded with the job.
     arguments: str | None = None
+    #: Whether its arguments were decrypted for this run: no text of a failure is recorded, and its result is encrypted.
+    encrypted: bool = False
 
     def __init__(self, work: AcquiredJob, run: Run | None = None, failure: Failure | None = None) -> None:
         self.work = work
@@ -77,7 +80,10 @@ class Outcome:
         if self.keeper is None:
             return
         try:
-            self.result = self.keeper.encode_result(value)
+            text = self.keeper.encode_result(value)
+            secret = self.encrypted or getattr(self.keeper, "encrypted", False)
+            stored = seal_result(text, self.work.id) if secret else plain_result(text)
+            self.result = Result(stored, self.keeper.keep_for)
         except DoNotRetry:
             raise
         except Exception as error:
@@ -131,7 +137,7 @@ def _complete(using: str, outcomes: Sequence[Outcome]) -> None:
         runs = [(each.work, each.run) for each in plain if each.run is not None]
         _count(using, plain, complete_or_lose(using, runs, keep))
     if kept:
-        results = [(each.work, each.run, each.result or "null") for each in kept if each.run is not None]
+        results = [(each.work, each.run, each.result) for each in kept if each.run is not None]
         _count(using, kept, complete_with_results(using, results, keep))
         tell_finished(kept)
 
@@ -141,7 +147,7 @@ def complete_alone(outcome: Outcome, run: Run) -> bool:
     work = outcome.work
     if outcome.keeper is None:
         return not complete_or_lose(work.using, [(work, run)])
-    return not complete_with_results(work.using, [(work, run, outcome.result or "null")])
+    return not complete_with_results(work.using, [(work, run, outcome.result)])
 
 
 def _count(using: str, outcomes: Sequence[Outcome], lost: set[UUID]) -> None:
@@ -186,12 +192,12 @@ def write_alone(using: str, outcome: Outcome) -> None:
     except Exception as error:
         if is_of_connection(error):
             raise
-        work, arguments = outcome.work, outcome.arguments or outcome.work.configuration
+        work = outcome.work
         # Database errors quote the values that they refuse.
-        stack = storable(without_secrets(stack_of(error), work, arguments))
+        stack = storable(without_secrets(stack_of(error), outcome))
         text = "Job %s: its outcome could not be written; it becomes a dead letter\n%s"
         logger.error(text, work.id, stack, extra=log_fields(work, outcome=outcome.name))
-        reason = without_secrets(f"{type(error).__name__}: {error}", work, arguments)
+        reason = without_secrets(f"{type(error).__name__}: {error}", outcome)
     message = f"The outcome could not be written: {reason}"
     if outcome.failure:
         message = f"{outcome.failure.message} ({message})"

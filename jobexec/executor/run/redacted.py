@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from jobexec.encryption import NOT_RECORDED
 from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.registry import get_handler
-from jobexec.operations.values.acquired_job import AcquiredJob
 from jobexec.operations.values.failure import STACK_LENGTH, Failure
 from jobexec.redaction import secrets_of
 from jobexec.sensitive import redact_text
 
+from .stack import stack_without_texts
 
-def without_secrets(text: str, work: AcquiredJob, arguments: str | None) -> str:
+if TYPE_CHECKING:
+    from jobexec.operations.values.acquired_job import AcquiredJob
+
+    from .outcomes import Outcome
+
+
+def without_secrets(text: str, outcome: Outcome) -> str:
     """A text about a job, without the sensitive values in its arguments. Never raises."""
+    if outcome.encrypted:
+        return NOT_RECORDED
+    work = outcome.work
     try:
-        return redact_text(text, secrets_of(_handler_of(work), arguments), STACK_LENGTH)
+        return redact_text(text, secrets_of(_handler_of(work), outcome.arguments or work.configuration), STACK_LENGTH)
     except Exception as problem:
         return f"(a text that could not be redacted: {type(problem).__name__})"
 
@@ -28,13 +39,20 @@ def _handler_of(work: AcquiredJob) -> JobHandler | None:
         return None
 
 
-def redacted(failure: Failure, handler: JobHandler | None, arguments: str | None) -> Failure:
-    """The failure as it may be recorded and logged; ``arguments`` is the JSON in the job's row. Never raises.
+def redacted(failure: Failure, handler: JobHandler | None, outcome: Outcome) -> Failure:
+    """The failure as it may be recorded and logged. Never raises.
 
-    The exception itself is not changed: retry plans and signal receivers in this process inspect it.
+    The exception itself is not changed: retry plans and signal receivers in this process inspect it. Of a handler that
+    got decrypted arguments no text is kept: it could spell them in any way.
     """
+    error = failure.error
+    if outcome.encrypted and outcome.began and error is not None:
+        stack = stack_without_texts(error) if failure.stack else ""
+        return replace(failure, message=f"{type(error).__name__}: {NOT_RECORDED}", stack=stack)
+    if outcome.encrypted and outcome.began:
+        return replace(failure, message=NOT_RECORDED, stack="")
     try:
-        secrets = secrets_of(handler, arguments)
+        secrets = secrets_of(handler, outcome.arguments or outcome.work.configuration)
         if not secrets:
             return failure
         message, stack = (redact_text(text, secrets, STACK_LENGTH) for text in (failure.message, failure.stack))

@@ -28,6 +28,24 @@ def stack_of(error: BaseException) -> str:
     return head + frames + "".join(traceback.format_exception_only(error))
 
 
+def stack_without_texts(error: BaseException) -> str:
+    """The places of an exception and of its causes, and their classes, without what their messages say."""
+    parts: list[str] = []
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        kind = type(each)
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        parts.append("".join(["Traceback (most recent call last):\n", *traceback.format_tb(each.__traceback__), name]))
+        before = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+        left += [before] if before is not None else []
+        left += each.exceptions if isinstance(each, BaseExceptionGroup) else []
+    return "\n\n".join(reversed(parts)) + "\n"
+
+
 def _queue(step: TracebackType | None) -> tuple[_Place, ...]:
     places = []
     while step is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from jobexec.models import OperatorType
-from jobexec.operations.audit import Operator
+from jobexec.operations.values.operator import Operator
 
 from .client import Client
 
@@ -15,7 +15,7 @@ logger = logging.getLogger("jobexec.gateway")
 def operator_of(client: Client, via: str, origin: str) -> Operator:
     """The client as the audit log names it; ``origin`` is the address of the client."""
     type = OperatorType.CLIENT if client.user is None else OperatorType.USER
-    return Operator(type, client.name, via, origin)
+    return Operator(type, client.name, via, origin, client.user)
 
 
 def audit(client: Client, action: str, target: object = "") -> None:

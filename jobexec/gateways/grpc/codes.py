@@ -19,6 +19,7 @@ from jobexec.exceptions import (
     JobStateError,
     MessageExists,
     NotAllowed,
+    NotDecryptableYet,
     TooManyRequests,
     Unauthenticated,
     WrongWorker,
@@ -42,6 +43,7 @@ _CODES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], grpc.StatusCo
     ((JobNotFound, IncidentNotFound), Code.NOT_FOUND),
     (MessageExists, Code.ALREADY_EXISTS),
     ((JobStateError, WrongWorker), Code.FAILED_PRECONDITION),
+    (NotDecryptableYet, Code.UNAVAILABLE),
     (ValueError, Code.INVALID_ARGUMENT),  # also InvalidJob
 )
 #: Zeebe's names for the rejection of a command.

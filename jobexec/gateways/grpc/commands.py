@@ -8,8 +8,9 @@ from urllib.parse import unquote
 
 from jobexec.gateways import auth, zeebe_format
 from jobexec.operations import external
-from jobexec.operations.audit import Operator, acting
+from jobexec.operations.audit import acting
 from jobexec.operations.external.publish import publish_external_message
+from jobexec.operations.values.operator import Operator
 
 from . import gateway_pb2 as pb
 from .call_context import CallContext

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext as _
 
 from jobexec.backends.backend import JobExecutorBackend
 from jobexec.backends.compat import InvalidTask, InvalidTaskBackend, task_backends
 from jobexec.backends.registration import find_task
+from jobexec.encryption import envelope_of, seal_result
 from jobexec.exceptions import InvalidJob, InvalidSettings
 from jobexec.models import ResultStatus, TaskResult
 
@@ -63,14 +66,17 @@ class Mapping:
             raise Left(text % {"path": row.task_path})
         call = task.using(priority=row.priority, queue_name=row.queue_name, backend=backend.alias)
         backend.validate_task(call)
-        return backend.function_of(call).job_columns(row.args_kwargs["args"], row.args_kwargs["kwargs"])
+        return backend.function_of(call).job_columns(row.args_kwargs["args"], row.args_kwargs["kwargs"], row.pk)
 
     def _job(self, row: StoredTask, backend: JobExecutorBackend) -> dict[str, Any]:
         times = {"create_time": row.enqueued_at, "due_date": row.not_before or row.enqueued_at}
-        return {**self._columns(row, backend), "id": row.pk, **times}
+        return {**self._columns(row, backend), **times}
 
     def _result(self, row: StoredTask, backend: JobExecutorBackend) -> TaskResult:
         columns = self._columns(row, backend)
+        value = row.return_value
+        if value is not None and envelope_of(columns["handler_configuration"]):
+            value = json.loads(seal_result(json.dumps(value, cls=DjangoJSONEncoder), row.pk))
         return TaskResult(
             id=row.pk,
             backend=backend.alias,
@@ -83,7 +89,7 @@ class Mapping:
             first_time=row.started_at,
             last_time=row.started_at,
             end_time=row.finished_at,
-            return_value=row.return_value,
+            return_value=value,
             errors=row.errors,
             workers=row.worker_ids,
         )

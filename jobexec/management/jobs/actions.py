@@ -6,7 +6,8 @@ from .action import Action
 from .batches.list import Batches
 from .changes.change import Change
 from .changes.execute import Execute
-from .changes.subcommands import SUBCOMMANDS
+from .changes.reencrypt import Reencrypt
+from .changes.subcommands import REENCRYPT, SUBCOMMANDS
 from .definitions import Definitions
 from .deployments import Deployments
 from .incidents import Incidents
@@ -25,6 +26,7 @@ _ALL: tuple[Action, ...] = (
     Why(),
     Execute(),
     *(Change(each) for each in SUBCOMMANDS),
+    Reencrypt(REENCRYPT),
     Incidents(),
     Batches(),
     Definitions(),

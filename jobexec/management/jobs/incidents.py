@@ -13,7 +13,7 @@ from jobexec import clock
 from jobexec.models import Incident, IncidentState
 from jobexec.operations.history.incidents import annotate_incident
 from jobexec.operations.targets.for_each import OperationResult
-from jobexec.operations.values.humanize import distance
+from jobexec.operations.values.humanize import NONE, distance
 
 from .arguments import values
 from .nested import add_nested, run_nested
@@ -101,5 +101,5 @@ def _columns() -> list[Column]:
 
 def _cells(incident: Incident, screen: Screen) -> list[Cell | str]:
     since = distance(incident.timestamp, clock.now(screen.using))
-    named = [str(incident.job_id), since, incident.handler_type]
+    named = [str(incident.job_id or NONE), since, incident.resource or incident.handler_type]
     return [*named, incident.message, incident.annotation, incident.tenant_id, str(incident.pk)]

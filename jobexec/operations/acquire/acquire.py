@@ -22,8 +22,8 @@ from ..rows.suspension_cover import Suspensions, covered_rows
 from ..settle.release import give_back
 from ..sql.dialect import dialect
 from ..sql.locks import atomic, has_skip_locked, returns_rows
-from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs
-from .candidates import Request, any_job, in_order, narrowed, out_of_turn, read_page
+from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs, in_order
+from .candidates import Request, any_job, narrowed, out_of_turn, read_page
 from .cursor import AcquisitionCursor, Position
 from .statement import lock_plain_page
 

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from jobexec import clock
 
-from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs
+from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs, in_order
 from .acquire import acquire_jobs
-from .candidates import in_order, named
+from .candidates import named
 from .statement_by_ids import lock_plain_ids
 
 

@@ -21,7 +21,7 @@ from ..rows.exclusive import without_locked_instances
 from ..sql.dialect import dialect
 from ..sql.locks import has_skip_locked, is_single_writer, lock_rows
 from ..sql.serial_key import of_instances
-from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs, columns, from_row
+from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs, columns, from_row, in_order
 from ..values.category_turns import Turns
 from .cursor import AcquisitionCursor, Position
 
@@ -57,11 +57,6 @@ class Request:
     def until(self) -> datetime:
         """The time at which the locks expire."""
         return clock.now(self.using) + self.lock_time
-
-
-def in_order(job: AcquiredJob) -> tuple[int, int]:
-    """Sort key: the acquisition order within a category."""
-    return job.rank, job.id.int
 
 
 def any_job(request: Request, position: Position | None) -> bool:
@@ -101,10 +96,11 @@ def _with_jobs(request: Request, position: Position | None) -> list[Pair]:
 
 def acquirable(using: str, scope: ServedJobs) -> QuerySet[Job]:
     """Return unlocked jobs in this scope whose process instance is not locked, of any deployment and category."""
-    return _in_scope(without_locked_instances(Job.objects.using(using).filter(lock_owner=None)), scope)
+    return in_scope(without_locked_instances(Job.objects.using(using).filter(lock_owner=None)), scope)
 
 
-def _in_scope(jobs: QuerySet[Job], scope: ServedJobs) -> QuerySet[Job]:
+def in_scope(jobs: QuerySet[Job], scope: ServedJobs) -> QuerySet[Job]:
+    """Leave out jobs whose priority or tenant the scope does not take."""
     if scope.priority_min is not None:
         jobs = jobs.filter(priority__gte=scope.priority_min)
     if scope.priority_max is not None:
@@ -222,7 +218,7 @@ def _with_siblings(request: Request, jobs: list[AcquiredJob], *, lock: bool) -> 
 def _siblings(request: Request, instances: Collection[str], lock: bool) -> dict[str, list[AcquiredJob]]:
     """Return the acquirable jobs of these process instances by rank; with ``lock``, locked for the transaction."""
     scope, found = request.scope, dict[str, list[AcquiredJob]]()
-    rows = _exclusive_of(acquirable(request.using, scope), scope, instances).order_by("rank", "id")
+    rows = exclusive_of(acquirable(request.using, scope), scope, instances).order_by("rank", "id")
     if lock:
         rows = lock_rows(rows, skip_locked=True)
     for row in rows.values_list(*columns(scope.wide))[: request.limit]:
@@ -231,7 +227,8 @@ def _siblings(request: Request, instances: Collection[str], lock: bool) -> dict[
     return found
 
 
-def _exclusive_of(jobs: QuerySet[Job], scope: ServedJobs, instances: Collection[str]) -> QuerySet[Job]:
+def exclusive_of(jobs: QuerySet[Job], scope: ServedJobs, instances: Collection[str]) -> QuerySet[Job]:
+    """Restrict jobs to the exclusive ones of these process instances that the scope serves."""
     jobs = of_instances(jobs, instances)
     return jobs.filter(category__in=scope.categories, deployment_id__in=("", *scope.deployments))
 
@@ -251,7 +248,7 @@ def out_of_turn(request: Request, page: Collection[AcquiredJob]) -> set[UUID]:
     most = max(map(len, ours.values()))
     nobodys = Job.objects.using(request.using).filter(Q(lock_owner=None) | Q(lock_owner=request.owner))
     place = Window(RowNumber(), partition_by=F("key"), order_by=["rank", "id"])
-    rows = _exclusive_of(_in_scope(nobodys, request.scope), request.scope, list(ours)).annotate(place=place)
+    rows = exclusive_of(in_scope(nobodys, request.scope), request.scope, list(ours)).annotate(place=place)
     line: dict[str, list[UUID]] = {}
     for instance, id in rows.filter(place__lte=most).order_by("place").values_list(F("key"), "id"):
         line.setdefault(instance, []).append(id)

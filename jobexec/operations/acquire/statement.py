@@ -16,24 +16,25 @@ from django.db.models import F
 from django.utils.timezone import make_aware
 
 from jobexec import clock
-from jobexec.models import ExclusiveLock, Job, Suspension
+from jobexec.models import ExclusiveLock, Job
 
 from ..rows.bury_unreadable import UNREADABLE
 from ..rows.fencing import LOCK_SQL
-from ..rows.suspension_cover import suspended_among
+from ..rows.suspension_cover import IN_FORCE, suspended_among
 from ..sql.dialect import dialect
 from ..sql.locks import returns_rows
 from ..sql.portable import Dialect
-from ..values.acquired_job import LONG, WIDE, AcquiredJob, ServedJobs
-from .candidates import in_order
+from ..values.acquired_job import AcquiredJob, ServedJobs, columns_sql, in_order
 from .cursor import Position
 
-JOB, _LOCK, _SUSPENSION = (model._meta.db_table for model in (Job, ExclusiveLock, Suspension))
+JOB, _LOCK = (model._meta.db_table for model in (Job, ExclusiveLock))
 _MANY_PAIRS = 100  # SQLite limits the number of terms in a UNION
 
 _UPDATE = f"""
 UPDATE {{job}} SET {LOCK_SQL}
-WHERE {{page}} RETURNING {{columns}}, {{configuration}}, {{suspensions}}"""
+WHERE {{page}} RETURNING {{columns}}, {{suspensions}}"""
+
+_SELECT = "SELECT {columns}, {suspensions} FROM {job} WHERE lock_owner = %(owner)s AND {among}"
 
 # The jobs of one category and deployment: one short run of the acquisition index.
 _RUN = """
@@ -41,11 +42,6 @@ SELECT {columns} FROM {job} WHERE category = {category} AND deployment_id = {dep
 AND NOT (exclusive AND process_instance_id <> '' AND EXISTS (
   SELECT 1 FROM {lock} AS held WHERE held.process_instance_id = {key}))
 {bounds} ORDER BY rank, id LIMIT %(limit)s"""
-
-# Whether any suspension is in force: evaluated once per statement, in the same snapshot as the jobs.
-_SUSPENSIONS = f"""EXISTS (SELECT 1 FROM {_SUSPENSION} WHERE live
-AND (suspend_time IS NULL OR suspend_time <= %(now)s) AND (activate_time IS NULL OR activate_time > %(now)s))"""
-
 
 Pairs = list[tuple[str, str]]
 
@@ -164,15 +160,14 @@ def _at_places(spelled: Dialect, page: str, wide: bool) -> str:
 
 def update(spelled: Dialect, column: str, page: str, wide: bool) -> str:
     """Return the statement that locks the rows whose ``column`` a SELECT returns."""
-    # The arguments as text if they are short, and in a wide scope the additional columns.
-    configuration = spelled.short_json("handler_configuration", LONG) + "".join(f", {name}" for name in WIDE * wide)
-    return _UPDATE.format(
-        page=f"{column} {spelled.chosen(page)}",
-        job=JOB,
-        columns=", ".join(AcquiredJob.COLUMNS),
-        configuration=configuration,
-        suspensions=_SUSPENSIONS,
-    )
+    found = f"{column} {spelled.chosen(page)}"
+    return _UPDATE.format(page=found, job=JOB, columns=columns_sql(spelled, wide), suspensions=IN_FORCE)
+
+
+@lru_cache(maxsize=8)
+def select(spelled: Dialect, wide: bool) -> str:
+    """Return the statement that reads what :func:`update` returns, of the rows in ``ids`` that ``owner`` holds."""
+    return _SELECT.format(columns=columns_sql(spelled, wide), suspensions=IN_FORCE, job=JOB, among=spelled.among("ids"))
 
 
 class Locked(NamedTuple):
@@ -191,6 +186,7 @@ def read(using: str, owner: str, rows: list[tuple[Any, ...]]) -> Locked:
 def _converted(using: str, owner: str, *row: Any) -> AcquiredJob:
     job = AcquiredJob(using, owner, *row)
     job.id = UUID(row[0])
+    job.batch_id = UUID(job.batch_id) if job.batch_id is not None else None  # type: ignore[arg-type]
     job.exclusive, job.atomic = bool(job.exclusive), bool(job.atomic)
     job.suspend_requested, job.cancel_requested = bool(job.suspend_requested), bool(job.cancel_requested)
     if job.timeout is not None:

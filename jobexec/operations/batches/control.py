@@ -13,21 +13,25 @@ from uuid import UUID
 from django.db.models import BooleanField, Case, F, OuterRef, Q, QuerySet, Subquery, Sum, When
 from django.db.models.functions import Coalesce
 
-from jobexec import clock
+from jobexec import clock, signals
 from jobexec.exceptions import BatchNotFound, BatchOver, InvalidJob
-from jobexec.models import Batch, BatchFailure, BatchPart, BatchState, DeadLetterJob
+from jobexec.models import Batch, BatchFailure, BatchPart, BatchState, BatchTally, DeadLetterJob
 from jobexec.retry import default_plan
 
-from ..audit import MOST_IDS, about, audited, note
+from ..audit import MOST_IDS, audited, authorize, note
 from ..manage.adjust import requeue
 from ..manage.suspend import activate, suspend
 from ..manage.verbs import OPERATIONS, as_json, operation_named
+from ..notify.signals import announce
 from ..query.stored_filter import MAX_IDS, Description, describe, job_table, tenant_of
+from ..rows.tallies import look_on_commit, states
 from ..sql.errors import storable
 from ..sql.locks import atomic, delete_rows
 from ..sql.server_time import time_of
 from ..targets.for_each import Target, database_of, ids_of
+from .found import find_batch
 from .jobs import DRIVERS, MONITOR, SEED, driven, enqueue_own
+from .watch import cancel_some, figures
 from .work import clear_some, lock_batch
 
 __all__ = [
@@ -42,7 +46,7 @@ __all__ = [
 ]
 
 _PAGE = 1000
-_GOING = (BatchState.SEEDING, BatchState.RUNNING)
+_GOING = (BatchState.OPEN, BatchState.SEEDING, BatchState.RUNNING)
 MAX_FAILED_JOBS = 1000
 
 
@@ -54,6 +58,9 @@ class BatchProgress(NamedTuple):
     batch's own jobs are dead letters (counted up to 1000): it continues when they are requeued, and ends when they are
     deleted. ``stalled``: its seed or monitor job is missing or a dead letter, so it makes no progress until it is
     activated or cancelled.
+
+    Of a batch of jobs: ``changed`` ones are completed, ``skipped`` ones were removed undone, ``failed_jobs`` are all of
+    its dead letters, and ``open`` are those that may still run.
     """
 
     total: int
@@ -87,6 +94,8 @@ def start_batch(
     asked = operation_named(operation)
     given = as_json(asked.read(dict(arguments or {})))
     database = database_of(target, using)
+    # As if it were done at once; its pieces are not asked about.
+    authorize(operation, target, database, given, also_within=True)
     selection = _selection(target)
     batch = Batch(
         type=operation,
@@ -128,6 +137,8 @@ def _selection(target: Target) -> Description:
 def batch_progress(batch: Batch) -> BatchProgress:
     """The batch's current progress, in two statements, however large it is."""
     using = batch._state.db or "default"
+    if batch.of_jobs:
+        return _progress_of_jobs(using, batch)
     done = BatchPart.objects.filter(batch_id=OuterRef("pk"), end_time__isnull=False).order_by().values("batch_id")
     rows = Batch.objects.using(using).filter(pk=batch.pk)
     # One statement, hence one snapshot: what the monitor is just moving from the parts to the batch counts once.
@@ -143,13 +154,23 @@ def batch_progress(batch: Batch) -> BatchProgress:
     return BatchProgress(total, changed, skipped, max(0, total - changed - skipped), failed, stalled)
 
 
+def _progress_of_jobs(using: str, batch: Batch) -> BatchProgress:
+    found = states(using, [batch.pk])
+    now = found[0].figures if found else figures(batch)
+    stalled = Batch.objects.using(using).filter(~driven(batch), pk=batch.pk, state__in=_GOING).exists()
+    return BatchProgress(now.total, now.completed, now.cancelled, now.open, now.failed, stalled)
+
+
 @audited
 def suspend_batch(id: UUID | str, *, using: str | None = None) -> Batch:
     """Stop starting the batch's jobs; running ones finish. It can be activated again.
 
-    Raises :class:`~jobexec.exceptions.BatchNotFound`, and :class:`~jobexec.exceptions.BatchOver` if it has ended.
+    Raises :class:`~jobexec.exceptions.BatchNotFound`, :class:`~jobexec.exceptions.BatchOver` if it has ended, and
+    :class:`~jobexec.exceptions.InvalidJob` for a batch of jobs: they are suspended by their handler, or one by one.
     """
     batch = _unfinished(id, using)
+    if batch.of_jobs:
+        raise InvalidJob(f"The batch {batch.pk} is one of jobs, which are suspended by their handler or one by one.")
     suspend(process_instance_id=batch.process_instance_id, using=batch._state.db)
     return batch
 
@@ -186,26 +207,36 @@ def _drive(using: str, id: UUID) -> None:
 def cancel_batch(id: UUID | str, *, using: str | None = None) -> Batch:
     """Cancel a batch: its jobs are removed, and a running one finishes its piece. Completed work is not undone.
 
+    Of a batch of jobs, those that wait are removed, and running ones asked to stop; dead letters stay. Nothing is
+    called.
+
     Raises :class:`~jobexec.exceptions.BatchNotFound`, and :class:`~jobexec.exceptions.BatchOver` if it has completed;
     cancelling it again only removes what an interrupted call has left.
     """
     database = database_of(None, using)
-    pk = _found(id, database).pk
+    found = find_batch(id, database)
+    pk = found.pk
     with atomic(database):
-        batch = lock_batch(database, pk)
+        # A batch of jobs waits for transactions that are adding jobs.
+        batch = lock_batch(database, pk, to_delete=found.of_jobs)
         if batch is not None and not batch.over:
             batch.state, batch.end_time = BatchState.CANCELLED, clock.now(database)
             batch.save(using=database, update_fields=["state", "end_time"])
             _note(database, batch)
+            if batch.of_jobs:
+                announce(signals.batch_ended, database, Batch, batch=batch)
     # Outside the block: an error within would break the caller's transaction, in which the caller may continue.
     if batch is None:
         raise BatchNotFound(f"There is no batch {id}.")
-    if batch.state == BatchState.COMPLETED:
-        raise BatchOver(f"The batch {id} has completed.")
-    while clear_some(database, batch.pk):
+    if batch.state in (BatchState.COMPLETED, BatchState.FAILED):
+        raise BatchOver(f"The batch {id} has {batch.state}.")
+    clear = cancel_some if batch.of_jobs else clear_some
+    while clear(database, batch.pk):
         pass
+    if batch.of_jobs:
+        look_on_commit(database, [batch.pk])
     activate(process_instance_id=batch.process_instance_id, using=database)
-    return _found(id, database)
+    return find_batch(id, database)
 
 
 @audited
@@ -215,8 +246,8 @@ def delete_batch(id: UUID | str, *, using: str | None = None) -> None:
     Completed work is not undone. Raises :class:`~jobexec.exceptions.BatchNotFound`.
     """
     database = database_of(None, using)
-    batch = _found(id, database)
-    if batch.state != BatchState.COMPLETED:
+    batch = find_batch(id, database)
+    if batch.state not in (BatchState.COMPLETED, BatchState.FAILED):
         cancel_batch(batch.pk, using=database)
     failures = BatchFailure.objects.using(database).filter(batch_id=batch.pk)
     while page := list(failures.values_list("pk", flat=True)[:_PAGE]):
@@ -224,7 +255,7 @@ def delete_batch(id: UUID | str, *, using: str | None = None) -> None:
     with atomic(database):
         # Waits for a job of the batch that is writing the result of its piece; a later job finds no batch.
         lock_batch(database, batch.pk, to_delete=True)
-        for model in (BatchPart, BatchFailure):
+        for model in (BatchPart, BatchFailure, BatchTally):
             for left in [model.objects.using(database).filter(batch_id=batch.pk).values_list("pk", flat=True)]:
                 delete_rows(model.objects.using(database).filter(pk__in=list(left)))
         delete_rows(Batch.objects.using(database).filter(pk=batch.pk))
@@ -232,21 +263,9 @@ def delete_batch(id: UUID | str, *, using: str | None = None) -> None:
 
 
 def _unfinished(id: UUID | str, using: str | None) -> Batch:
-    batch = _found(id, database_of(None, using))
+    batch = find_batch(id, database_of(None, using))
     if batch.over:
         raise BatchOver(
-            f"The batch {id} has {'completed' if batch.state == BatchState.COMPLETED else 'been cancelled'}."
+            f"The batch {id} has {'been cancelled' if batch.state == BatchState.CANCELLED else batch.state}."
         )
-    return batch
-
-
-def _found(id: UUID | str, using: str) -> Batch:
-    try:
-        wanted = id if isinstance(id, UUID) else UUID(str(id))
-    except ValueError:
-        raise BatchNotFound(f"There is no batch {id!r}: expected a UUID.") from None
-    batch = Batch.objects.using(using).defer("selection").filter(pk=wanted).first()
-    if batch is None:
-        raise BatchNotFound(f"There is no batch {wanted} in {using!r}.")
-    about("batch", batch.pk, batch.tenant_id or None)
     return batch

@@ -17,7 +17,9 @@ from django.utils.translation import gettext_noop
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.models import JOB_TABLES, AbstractJob, Batch, BatchPart, BatchState, DeadLetterJob, SuspendedJob
+from jobexec.models.batch import JOBS
 
+from ..audit import permitted
 from ..manage.verbs import Verb, operation_named
 from ..query.stored_filter import described_ids, resolve
 from ..rows.remove import remove_waiting
@@ -28,6 +30,7 @@ from ..targets.lookup import find_states
 from .end import hurry_on_commit
 from .jobs import EXECUTION, MONITOR, SEED, enqueue_own, enqueue_parts
 from .results import add, record
+from .watch import watch
 
 _PAGE = 500  # jobs of a cancelled batch that a transaction removes
 _FOLD = 5000  # parts that a run of the monitor sums up
@@ -146,7 +149,7 @@ def _attempt(
         return OperationResult()
     # A queryset names the jobs' table, which saves a search in all tables.
     target = list(ids) if table is None else table._base_manager.using(using).filter(pk__in=ids).order_by("pk")
-    with transaction.atomic(using=using):
+    with transaction.atomic(using=using), permitted():  # as start_batch was
         return operation.act(target, batch.arguments, using)
 
 
@@ -155,6 +158,8 @@ def monitor(using: str, id: UUID, idle: int) -> None:
 
     ``idle`` is the number of consecutive checks that found nothing new. Camunda: BatchMonitorJobHandler.
     """
+    if Batch.objects.using(using).filter(pk=id, type=JOBS).exists():
+        return watch(using, id, idle)
     with atomic(using):
         batch = lock_batch(using, id)
         if batch is None or batch.state != BatchState.RUNNING:

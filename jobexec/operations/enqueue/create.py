@@ -10,16 +10,19 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connections
+from django.views.decorators.debug import sensitive_variables
 
 from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
 from jobexec.conf.messages import LENGTH, check_name, check_text
 from jobexec.conf.resources import is_name
+from jobexec.encryption import envelope_of, seal, unseal
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7, uuid7s
 from jobexec.json_values import shown
-from jobexec.models import SHARED_COLUMNS, BlockedJob, Job, JobType, LogState, TimerJob
+from jobexec.models import SHARED_COLUMNS, Batch, BlockedJob, Job, JobType, LogState, TimerJob
 
+from ..audit import authorize
 from ..history import job_log
 from ..notify.broker import announce_created
 from ..notify.observers import tell_watchers
@@ -31,13 +34,17 @@ from ..sql.server_time import keep_time
 from ..values.arguments import check_moment
 from ..values.inserted_rows import CreatedJobs, NewJob, Own, Table, Wait, instance
 from ..values.ranking import check_priority, rank
+from .follow_ups import Hold, hold_for
 
 _OPTIONS = frozenset(SHARED_COLUMNS) - {"revision", "lock_owner", "lock_expiration_time", "rank", "start_time"}
 #: A pattern keeps copies of itself for this number of resources.
 _RESOURCES = 1000
+#: The jobs of jobexec itself, whose arguments are ids.
+_OWN = "jobexec."
 _OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
 
 
+@sensitive_variables("columns", "own")
 def create_job(using: str, **columns: Any) -> NewJob:
     """Insert one job: executable, a timer if ``due_date`` lies in the future, blocked if it has a ``resource``.
 
@@ -51,9 +58,12 @@ def create_job(using: str, **columns: Any) -> NewJob:
     a resource that RESOURCES does not cover.
     """
     own = _take(columns)
-    return Pattern(using, columns).create(**own)
+    pattern = Pattern(using, columns)
+    pattern.authorize()
+    return pattern.create(**_encrypted(columns, own))
 
 
+@sensitive_variables("rows", "given", "columns", "own")
 def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[NewJob]:
     """Insert many jobs, each given as columns, in the given order, in one transaction and few statements.
 
@@ -65,7 +75,9 @@ def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[NewJob]:
     for given in rows:
         columns = dict(given)
         own = _take(columns)
-        table, columns, values = Pattern(using, columns).job(**own)
+        pattern = Pattern(using, columns)
+        pattern.authorize()
+        table, columns, values = pattern.job(**_encrypted(columns, own))
         jobs.append(instance(using, table, columns))
         groups.setdefault((table, tuple(values)), []).append(tuple(values.values()))
     with atomic(using):
@@ -103,6 +115,23 @@ def _take(columns: dict[str, Any]) -> dict[str, Any]:
     return {name: columns.pop(name) for name in _OF_EACH if name in columns}
 
 
+@sensitive_variables("columns", "own", "configuration")
+def _encrypted(columns: Mapping[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Encrypt the arguments of a job that is given as columns, if the setting ENCRYPT_ARGUMENTS is on.
+
+    Raises InvalidJob for arguments that look as if they were encrypted for this job, and are not.
+    """
+    configuration, handler_type = own.get("handler_configuration"), str(columns.get("handler_type", ""))
+    if envelope_of(configuration):
+        if not isinstance(own.get("id"), UUID):
+            raise InvalidJob("handler_configuration: expected an id beside encrypted arguments, got none.")
+        unseal(configuration, handler_type, own["id"])
+    elif get_settings().encrypt_arguments and not handler_type.startswith(_OWN):
+        id = UUID(str(own.get("id") or uuid7()))
+        own |= {"id": id, "handler_configuration": seal(configuration or {}, handler_type, id)}
+    return own
+
+
 class Pattern:
     """The common columns of jobs that differ in arguments and times, checked and prepared once.
 
@@ -137,6 +166,16 @@ class Pattern:
         self._traces = tracing.AVAILABLE and "traceparent" not in self._columns
         self._values = parameters(connections[using], Job, self._columns)
         self._of_resources: dict[str, Pattern] = {}
+        self._is_asked = settings.authorization is not None
+
+    def authorize(self) -> None:
+        """Ask the policy in AUTHORIZATION, before anything is written.
+
+        Raises :class:`~jobexec.exceptions.NotAuthorized`.
+        """
+        handler_type = self._columns.get("handler_type", "")
+        if self._is_asked and not handler_type.startswith(_OWN):
+            authorize("enqueue", handler_type, self.using, self._columns)
 
     def of_resource(self, name: str | None) -> Pattern:
         """The same pattern for jobs of another resource, which was made from the arguments of a call."""
@@ -171,18 +210,41 @@ class Pattern:
         """The same pattern with what the options make of the arguments of a call."""
         return self.of_resource(own.resource).of_wait(own.wait)
 
-    def create(self, handler_configuration: Any = None, encoded: str | None = None, **own: Any) -> NewJob:
-        """Insert one job like :func:`create_job`; see :meth:`job` for the arguments."""
+    def of_batch(self, batch: Batch) -> Pattern:
+        """The same pattern for children of a batch, which are of its tenant. Raises InvalidJob if it has another."""
+        tenant = self._columns.get("tenant_id", "") or batch.tenant_id
+        if tenant != batch.tenant_id:
+            raise InvalidJob(f"tenant_id: expected that of the batch, {batch.tenant_id!r}, got {tenant!r}.")
+        own = {"batch_id": batch.pk} | ({"tenant_id": tenant} if tenant else {})
+        pattern = copy(self)
+        pattern._columns = self._columns | own
+        pattern._values = self._values | parameters(connections[self.using], Job, own)
+        pattern._of_resources = {}
+        return pattern
+
+    def create(
+        self, handler_configuration: Any = None, encoded: str | None = None, *, stays: bool = True, **own: Any
+    ) -> NewJob:
+        """Insert one job like :func:`create_job`; see :meth:`job` for the arguments.
+
+        ``stays``: it may be locked by the node whose handler enqueues it.
+        """
         using, connection = self.using, connections[self.using]
         table, columns, values = self.job(handler_configuration, encoded, **own)
+        hold = hold_for(using, table, columns, 1) if stays else None
+        if hold is not None:
+            columns |= hold.columns
+            values |= parameters(connection, table, hold.columns)
         row = instance(using, table, columns)
+        if hold is not None:
+            hold.expect([row])
         if job_log.wants(LogState.CREATED):
             with atomic(using):
                 insert_row(connection, table, values)
                 _log(using, [row])
         else:
             insert_row(connection, table, values)
-        _tell(using, table, [row])
+        _tell(using, table, [row], hold)
         tell_watchers(using, [row])
         return row  # type: ignore[no-any-return]
 
@@ -192,26 +254,37 @@ class Pattern:
         *,
         ids: Sequence[UUID] | None = None,
         waits: Sequence[Wait] | None = None,
+        stays: bool = True,
         **own: Any,
     ) -> CreatedJobs:
         """Insert a job for each ``handler_configuration``, given as JSON texts, in this order, in one transaction.
 
         All other columns are equal, including ``create_time``. ``ids`` are generated if they are not given; ``waits``
-        are the messages for which the jobs wait, if each has its own.
+        are the messages for which the jobs wait, if each has its own. ``stays``: the first ones may be locked by the
+        node whose handler enqueues them.
         """
         using = self.using
         table, columns, values = (self if waits is None else self.of_wait(waits[0])).job(encoded="", **own)
-        names = ("id", "handler_configuration", *(("waits_for", "waits_for_key") if waits is not None else ()))
+        names: tuple[str, ...] = ("id", "handler_configuration")
+        if waits is not None:
+            names = (*names, "waits_for", "waits_for_key")
         for name in names:
             del columns[name], values[name]
-        jobs = CreatedJobs(using, table, columns, uuid7s(len(encoded)) if ids is None else ids, encoded, waits)
+        hold = hold_for(using, table, columns, len(encoded)) if encoded and stays else None
+        held = (hold.columns, hold.count) if hold is not None else None
+        jobs = CreatedJobs(using, table, columns, uuid7s(len(encoded)) if ids is None else ids, encoded, waits, held)
         if jobs:
             each = zip(jobs.ids, encoded, waits or repeat(()), strict=waits is not None)
-            rows = [(id.hex, text, *wait) for id, text, wait in each]
+            rows: list[tuple[Any, ...]] = [(id.hex, text, *wait) for id, text, wait in each]
+            if hold is not None:
+                hold.expect(jobs[: hold.count])
+                lock = parameters(connections[using], table, hold.columns)
+                names, free = (*names, *lock), (None,) * len(lock)
+                rows = [(*row, *(lock.values() if n < hold.count else free)) for n, row in enumerate(rows)]
             with atomic(using):
                 insert_rows(connections[using], table, names, rows, values)
                 _log(using, jobs)
-                _tell(using, table, jobs)
+                _tell(using, table, jobs, hold)
         tell_watchers(using, jobs)
         return jobs
 
@@ -272,7 +345,7 @@ def _log(using: str, jobs: Iterable[NewJob]) -> None:
         job_log.write(using, LogState.CREATED, [job_log.entry(job, LogState.CREATED) for job in jobs])
 
 
-def _tell(using: str, table: Table, jobs: Sequence[NewJob]) -> None:
+def _tell(using: str, table: Table, jobs: Sequence[NewJob], hold: Hold | None = None) -> None:
     # In this order: otherwise an executor in this process may announce the acquisition of a job before its creation.
     if jobs:
         announce(signals.job_created, using, table, jobs=jobs)
@@ -283,6 +356,10 @@ def _tell(using: str, table: Table, jobs: Sequence[NewJob]) -> None:
             if any(job.waits_for is not None for job in some):
                 wake_on_commit(using, messages=True)
             return
+        if hold is not None:
+            hold.hand_over(using)
+            if hold.count == len(jobs):
+                return
         wake_on_commit(using, timers=table is TimerJob)
         if table is Job:
-            announce_created(using, jobs)
+            announce_created(using, jobs, hold.count if hold is not None else 0)

@@ -47,7 +47,7 @@ def create_unique_job(
         claim.look()
         if claim.open:
             made, created = _made(
-                claim, partial(pattern.create, handler_configuration, encoded, due_date=due_date, id=own)
+                claim, partial(pattern.create, handler_configuration, encoded, stays=False, due_date=due_date, id=own)
             )
             if created is not None:
                 return created
@@ -107,17 +107,19 @@ def create_unique_jobs(
     *,
     due_date: datetime | None = None,
     calls: Sequence[Own] = (),
+    ids: Sequence[UUID] = (),
 ) -> Created:
     """Insert many jobs and take their keys, each with its ``handler_configuration`` as JSON text.
 
-    ``calls`` are what the options make of the calls' arguments, if they do.
+    ``calls`` are what the options make of the calls' arguments, if they do; ``ids`` are those of the jobs, if they
+    have them already.
 
     Call it in a transaction and roll that back (perhaps to a savepoint) if it raises: keys may have been taken by then.
     Of calls with the same key the first wins, or the last with ``on_conflict="replace"``.
     """
     numbers = range(len(keys) - 1, -1, -1) if rule.on_conflict != "replace" else range(len(keys))
     chosen = {keys[number]: number for number in numbers}
-    ids = uuid7s(len(keys))
+    ids = ids or uuid7s(len(keys))
     taken = _take(pattern.using, rule, {key: ids[number] for key, number in chosen.items()})
     duplicates = frozenset(n for n, key in enumerate(keys) if chosen[key] != n or key in taken)
     holding = [taken[key].job_id if key in taken else ids[chosen[key]] for key in keys]
@@ -127,9 +129,9 @@ def create_unique_jobs(
     new = [number for number in range(len(keys)) if number not in duplicates]
     texts, own = [encoded[n] for n in new], [ids[n] for n in new]
     if calls:
-        pattern.create_each(texts, own, [calls[n] for n in new], due_date=due_date)
+        pattern.create_each(texts, own, [calls[n] for n in new], stays=False, due_date=due_date)
     else:
-        pattern.create_many(texts, ids=own, due_date=due_date)
+        pattern.create_many(texts, ids=own, stays=False, due_date=due_date)
     return Created(holding, duplicates)
 
 

@@ -13,6 +13,7 @@ from jobexec.identifiers import uuid7
 from jobexec.json_values import check_json, check_storable, encode_json, shown
 from jobexec.models import HistoryJob, Job, JobType
 
+from ..audit import authorize
 from ..notify.wake import wake_on_commit
 from ..sql.insert import insert_row, json_text, parameters
 from ..values.inserted_rows import instance
@@ -45,6 +46,7 @@ def record_history(
         return None
     database, settings = using or router.db_for_write(Job), get_settings()
     settings.engine(database)
+    authorize("record_history", name, database, {"tenant_id": tenant_id, "process_instance_id": process_instance_id})
     now = clock.now(database)
     columns = {
         "id": uuid7(),

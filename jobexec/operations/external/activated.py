@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from jobexec.encryption import unseal
+
 from .types import ActivatedJob, Fetch
 
 
@@ -28,7 +30,11 @@ def activated(
     configuration: Mapping[str, Any],
     headers: Mapping[str, Any],
 ) -> ActivatedJob:
-    """Build the worker's view of a row; ``row`` is any object with the columns as attributes."""
+    """Build the worker's view of a row, decrypted; ``row`` is any object with the columns as attributes.
+
+    Raises as :func:`~jobexec.encryption.unseal`.
+    """
+    configuration = unseal(configuration, fetch.type, id)
     return ActivatedJob(
         id=id,
         key=row.job_key or 0,

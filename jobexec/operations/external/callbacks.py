@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.utils.dateparse import parse_duration
 
 from jobexec import clock
+from jobexec.conf import get_settings
+from jobexec.encryption import envelope_of, seal, unseal
 from jobexec.models import AbstractJob, BlockedJob, ExternalWorkerJob, Job
 
 from ..rows.move import move
@@ -22,6 +24,23 @@ SAID_BY_OPTIONS = (
     "tenant_id",
     "correlation_id",
 )
+
+
+def opened(row: AbstractJob) -> Mapping[str, Any]:
+    """The configuration of an external job, decrypted. Raises as :func:`~jobexec.encryption.unseal`."""
+    configuration: Mapping[str, Any] = unseal(row.handler_configuration, row.handler_type, row.pk)
+    return configuration
+
+
+def callback_of(row: AbstractJob, find: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]) -> Any:
+    """The callback that ``find`` finds in the row, and the decrypted configuration; (None, {}) without one.
+
+    What is beside an envelope only says whether to decrypt it. Raises as :func:`~jobexec.encryption.unseal`.
+    """
+    if find(row.handler_configuration) is None:
+        return None, {}
+    configuration = opened(row)
+    return find(configuration), configuration
 
 
 def on_complete(configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -57,11 +76,14 @@ def callback_columns(
 ) -> dict[str, Any]:
     """The columns in which the callback's job differs from the external job."""
     options = callback.get("columns") or {}
-    timeout = options.get("timeout")
+    timeout, tenant = options.get("timeout"), row.tenant_id or options.get("tenant_id", "")
+    configuration: dict[str, Any] = {"args": [], "kwargs": {**(callback.get("kwargs") or {}), **given}}
+    if options.get("encrypted") or envelope_of(row.handler_configuration):
+        configuration = seal(configuration, callback["handler"], row.pk)
     return {
         "job_key": None,
         "handler_type": callback["handler"],
-        "handler_configuration": {"args": [], "kwargs": {**(callback.get("kwargs") or {}), **given}},
+        "handler_configuration": configuration,
         "job_definition_id": callback["handler"],
         "category": options.get("category", _DEFAULTS.category),
         "retries": options.get("retries", _DEFAULTS.retries),
@@ -70,7 +92,7 @@ def callback_columns(
         "atomic": options.get("atomic", False),
         "exclusive": options.get("exclusive", row.exclusive),
         "deployment_id": options.get("deployment_id", row.deployment_id),
-        "resource": options.get("resource"),
+        "resource": options["resource"] if "resource" in options else get_settings().resources.of_tenant(tenant),
         "priority": row.priority if options.get("priority") is None else options["priority"],
         "task_backend": options.get("task_backend", ""),
         **{name: getattr(row, name) or options.get(name, "") for name in SAID_BY_OPTIONS},

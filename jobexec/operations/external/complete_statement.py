@@ -19,17 +19,20 @@ from jobexec.models import SHARED_COLUMNS, ExternalWorkerJob, Job, JobLog, LogSt
 
 from ..history import job_log
 from ..history.job_log import COPIED
+from ..history.task_attempts import is_task
 from ..notify import external_observers
 from ..notify.broker import announce_ids
 from ..notify.signals import announce
 from ..notify.wake import wake_on_commit
+from ..resources.calls import report_call
+from ..rows import tallies
 from ..rows.fencing import UNLOCKED
 from ..rows.routing import wake_for_permits
 from ..sql.dialect import dialect
 from ..sql.insert import parameters
 from ..values.inserted_rows import instance
 from ..values.ranking import rank
-from .callbacks import SAID_BY_OPTIONS, callback_columns, on_complete
+from .callbacks import SAID_BY_OPTIONS, callback_columns, callback_of, on_complete
 from .find import check_caller, check_lease, check_worker
 from .types import Caller
 
@@ -43,6 +46,8 @@ _READ = (
     "deployment_id",
     "priority",
     "resource",
+    "task_backend",
+    "batch_id",
     "handler_configuration",
     *SAID_BY_OPTIONS,
 )
@@ -68,13 +73,14 @@ def complete_at_once(
     row: ExternalWorkerJob = instance(
         using, ExternalWorkerJob, columns | {"job_key": key, "handler_configuration": configuration}
     )
-    if row.serial_key:  # its process instance must be freed
+    if row.serial_key or is_task(row):  # its process instance must be freed, its result written
         return False
+    batch = tallies.batches_of([row])
     check_caller(row, key, "complete", caller)
     check_lease(row, lease, "complete", needed=True)
     check_worker(row, worker, "complete")
-    callback = on_complete(configuration)
     changes: dict[str, Any] = {}
+    callback, configuration = callback_of(row, on_complete)
     if callback is not None:
         outer = {**(configuration.get("variables") or {}), **sent}
         changes = callback_columns(using, row, callback, {"variables": outer})
@@ -82,7 +88,10 @@ def complete_at_once(
             return False
         changes |= {"rank": rank(using, changes["due_date"], changes["priority"])}
         changes |= {**UNLOCKED, "revision": row.revision + 1}
-    return _write(using, row, changes, row.lock_owner or "" if worker is None else worker, caller)
+    done = _write(using, row, changes, row.lock_owner or "" if worker is None else worker, caller)
+    if done and batch and not changes:
+        tallies.look_on_commit(using, batch)
+    return done
 
 
 def _write(using: str, row: ExternalWorkerJob, changes: Mapping[str, Any], node: str, caller: Caller) -> bool:
@@ -95,7 +104,7 @@ def _write(using: str, row: ExternalWorkerJob, changes: Mapping[str, Any], node:
     values |= {f"job_{name}": value for name, value in parameters(connection, Job, changes).items()}
     told = signals.job_completed.has_listeners(ExternalWorkerJob)
     try:
-        gone = _gone(using, _statement(logged, tuple(changes), told), values, told)
+        gone = _gone(using, _statement(logged, tuple(changes), told, row.batch_id is not None), values, told)
     except Exception:
         with transaction.mark_for_rollback_on_error(using):  # as Model.save() does
             raise
@@ -104,6 +113,7 @@ def _write(using: str, row: ExternalWorkerJob, changes: Mapping[str, Any], node:
         announce_ids(using, [row.pk])
     if gone:
         external_observers.completed(using, row.handler_type)
+        report_call(using, row.resource)
         wake_for_permits(using, [row])
     if gone and told:
         announce(signals.job_completed, using, ExternalWorkerJob, jobs=gone)
@@ -121,14 +131,16 @@ def _gone(using: str, statement: str, values: dict[str, Any], told: bool) -> lis
 
 
 @cache
-def _statement(logged: bool, changed: tuple[str, ...], told: bool) -> str:
+def _statement(logged: bool, changed: tuple[str, ...], told: bool, child: bool) -> str:
     """``changed``: the columns in which the new job differs from the row; if empty, there is no new job.
 
-    ``told``: return the complete deleted row, and not only its id.
+    ``told``: return the complete deleted row, and not only its id. ``child``: count it in its batch if it is over.
     """
     parts = [f"gone AS (DELETE FROM {_TABLE} WHERE id = %(id)s AND revision = %(seen)s RETURNING *)"]
     if logged:
         parts.append(f"logged AS ({_LOG})")
+    if child and not changed:
+        parts.append(tallies.COUNTED)
     if changed:
         names = ", ".join(f'"{name}"' for name in SHARED_COLUMNS)
         given = ", ".join(f"%(job_{name})s" if name in changed else f'gone."{name}"' for name in SHARED_COLUMNS)

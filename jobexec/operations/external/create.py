@@ -7,13 +7,16 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from django.db import connections
+from django.views.decorators.debug import sensitive_variables
 
 from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
+from jobexec.encryption import seal
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7s
 from jobexec.models import BlockedJob, ExternalWorkerJob, JobType, LogState, TimerJob
 
+from ..audit import authorize
 from ..enqueue.create import check_resource
 from ..history import job_log
 from ..history.keys import next_keys
@@ -31,12 +34,14 @@ _OF_EACH = ("id", "job_key", "handler_configuration")
 AnyExternal: TypeAlias = ExternalWorkerJob | BlockedJob | TimerJob
 
 
+@sensitive_variables("configurations", "texts", "rows", "pairs")
 def create_external_jobs(
     using: str,
     columns: Mapping[str, Any],
     configurations: Sequence[Mapping[str, Any]],
     *,
     due_date: datetime | None = None,
+    encrypted: bool = False,
 ) -> list[AnyExternal]:
     """Insert an external job for each configuration; ``columns`` are shared by all jobs, which wait if they have a
     ``resource``.
@@ -50,6 +55,7 @@ def create_external_jobs(
     texts = [_text(number, configuration) for number, configuration in enumerate(configurations)]
     if not texts:
         return []
+    authorize("enqueue", columns["handler_type"], using, columns)
     keep_time(using)
     now, connection = clock.now(using), connections[using]
     check_resource(columns.get("resource"))
@@ -57,8 +63,13 @@ def create_external_jobs(
     table = table_for(ExternalWorkerJob(resource=shared.get("resource")), later="available_at" in shared)
     if table is not ExternalWorkerJob:
         shared.pop("available_at", None)
+    ids = uuid7s(len(texts))
+    if encrypted:
+        pairs = zip(configurations, ids, strict=True)
+        configurations = [seal(configuration, shared["handler_type"], id) for configuration, id in pairs]
+        texts = [json_text(configuration) for configuration in configurations]
     with atomic(using):
-        ids, keys = uuid7s(len(texts)), next_keys(using, len(texts))
+        keys = next_keys(using, len(texts))
         rows = [(id.hex, key, text) for id, key, text in zip(ids, keys, texts, strict=True)]
         insert_rows(connection, table, _OF_EACH, rows, parameters(connection, table, shared))
         each = zip(ids, keys, configurations, strict=True)
@@ -86,6 +97,7 @@ def _shared(using: str, columns: Mapping[str, Any], now: datetime, due_date: dat
     return shared | {"create_time": now, "rank": rank(using, due_date or now, columns.get("priority", 0))}
 
 
+@sensitive_variables("configuration", "text")
 def _text(number: int, configuration: Mapping[str, Any]) -> str:
     text, limit = json_text(configuration), get_settings().external_max_payload
     size = len(text.encode())

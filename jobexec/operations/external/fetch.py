@@ -16,7 +16,7 @@ from django.db.models import F, Min, Q, QuerySet
 from django.db.models.fields.json import KeyTransform
 
 from jobexec import clock
-from jobexec.exceptions import InvalidJob, NotAllowed
+from jobexec.exceptions import DecryptionFailed, InvalidJob, NotAllowed, NotDecryptableYet
 from jobexec.models import ExternalWorkerJob
 
 from ..notify.wake_workers import wake_workers_on_commit
@@ -60,20 +60,35 @@ def activate_jobs(using: str, fetch: Fetch) -> list[ActivatedJob]:
     found: list[ActivatedJob] = []
     for _ in range(_ROUNDS):
         wanted = replace(fetch, max_jobs=min(fetch.max_jobs, MAX_JOBS) - len(found))
-        try:
-            # Within the caller's transaction this is a savepoint: only the fetch itself is undone.
-            with transaction.atomic(using=using):
-                jobs, again = _fetch(using, wanted, tenants)
-                if jobs and not fetch.is_alive():
-                    raise _Gone
-        except _Gone:
+        page = _page(using, wanted, tenants)
+        if page is None:
             if found:
                 yield_jobs(using, found)
             return []
+        jobs, again = page
         found += jobs
         if not again or len(found) >= min(fetch.max_jobs, MAX_JOBS):
             break
     return found
+
+
+def _page(
+    using: str, fetch: Fetch, tenants: Sequence[str] | None, *, at_once: bool = True
+) -> tuple[list[ActivatedJob], bool] | None:
+    """See :func:`_fetch`, in a transaction; None if the caller has gone."""
+    try:
+        # Within the caller's transaction this is a savepoint: only the fetch itself is undone.
+        with transaction.atomic(using=using):
+            jobs, again = _fetch(using, fetch, tenants, at_once)
+            if jobs and not fetch.is_alive():
+                raise _Gone
+            return jobs, again
+    except _Gone:
+        return None
+    except (DecryptionFailed, NotDecryptableYet):
+        if not at_once:
+            raise
+    return _page(using, fetch, tenants, at_once=False)  # the portable form sets such a job aside
 
 
 def _check(fetch: Fetch) -> None:
@@ -145,11 +160,16 @@ def _listed(values: Any) -> list[str] | None:
     return None if values is None else list(values)
 
 
-def _fetch(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> tuple[list[ActivatedJob], bool]:
-    """A page of locked jobs, and whether there may be more behind those that could not be handed out."""
+def _fetch(
+    using: str, fetch: Fetch, tenants: Sequence[str] | None, at_once: bool = True
+) -> tuple[list[ActivatedJob], bool]:
+    """A page of locked jobs, and whether there may be more behind those that could not be handed out.
+
+    ``at_once``: with the fast form if that is possible. It raises for a job that cannot be decrypted.
+    """
     token = secrets.token_urlsafe(24) if fetch.with_lease else ""
     grant = Grant(_deadline(using, fetch), token, min(fetch.max_jobs, MAX_JOBS))
-    if fetch_statement.is_possible(using, fetch):
+    if at_once and fetch_statement.is_possible(using, fetch):
         jobs = fetch_statement.lock_plain_page(using, fetch, tenants, grant)
         if jobs:
             return jobs, False

@@ -9,6 +9,7 @@ from jobexec.exceptions import IncidentNotFound, JobStateError, NotAllowed
 from jobexec.models import DeadLetterJob, Incident, IncidentState, SuspendedJob
 
 from ..audit import audited, note
+from ..enqueue.batch_drivers import reopen
 from ..notify.signals import announce
 from ..rows.move import move
 from ..rows.requeued import requeued_columns
@@ -34,8 +35,8 @@ def resolve_external_incident(using: str, incident_key: int, *, caller: Caller =
 
 def _resolve(using: str, key: int, caller: Caller) -> None:
     incident = _open_incident(using, key, caller)
-    table = DeadLetterJob.objects.using(using)
-    row = next(iter(lock_rows(table.filter(pk=incident.job_id))), None)
+    table, job_id = DeadLetterJob.objects.using(using), incident.job_id
+    row = None if job_id is None else next(iter(lock_rows(table.filter(pk=job_id))), None)
     # Between the two statements another call may have resolved it, and the job may have failed again since.
     if row is None or not _open(using, key).exists():
         raise _not_found(key)
@@ -43,6 +44,7 @@ def _resolve(using: str, key: int, caller: Caller) -> None:
         raise JobStateError(
             f"Expected to resolve incident with key '{key}', but the job with key '{row.job_key}' has no retries left."
         )
+    reopen(using, [row])
     row.suspend_requested = False  # as for a job that an operator requeues
     to = SuspendedJob if covered_rows(using, [row]) else table_for(row, later=False)
     moved = move(row, to, **requeued_columns(row.retries), due_date=None)

@@ -171,7 +171,7 @@ def search_incidents(using: str, where: Q, caller: Caller = EVERYTHING) -> Query
 def keys_of_jobs(using: str, incidents: Sequence[Incident]) -> dict[Any, int]:
     """The keys of these incidents' jobs by job id, for jobs that still exist."""
     found: dict[Any, int] = {}
-    ids = [incident.job_id for incident in incidents]
+    ids = [incident.job_id for incident in incidents if incident.job_id is not None]
     for table in EXTERNAL_TABLES:
         rows = table._base_manager.using(using).filter(job_key__isnull=False)
         for start in range(0, len(ids), _PAGE):

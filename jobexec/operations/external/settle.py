@@ -10,24 +10,30 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jobexec import clock, signals
+from jobexec.encryption import NOT_RECORDED, envelope_of, seal
 from jobexec.exceptions import JobNotFound, WorkerFailed
-from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, LogState
+from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, LogState, ResultStatus
 
 from ..history.incidents import FAILED_JOB, MESSAGE_SIZE_EXCEEDED
+from ..history.task_attempts import is_task
+from ..history.task_rows import End, write_ends
 from ..notify import external_observers
 from ..notify.signals import announce
 from ..reports.failure_groups import count_failures, group_of_text
+from ..resources.calls import report_call
+from ..rows import tallies
 from ..rows.move import move
 from ..rows.routing import free_instances, may_hold, wake_for_permits
 from ..sql.locks import delete_rows
 from ..values.failure import MESSAGE_LENGTH
+from ..values.run import Run
 from . import log
-from .callbacks import on_complete, run_callback
+from .callbacks import callback_of, on_complete, opened, run_callback
 from .complete_statement import complete_at_once
 from .find import check_lease, check_worker, in_transaction, lock_external
 from .give_back import give_back, remove_cancelled_job
 from .types import EVERYTHING, Caller
-from .validation import checked_retries, checked_variables, moment_after, said, shown_texts, too_large
+from .validation import check_size, checked_retries, checked_variables, moment_after, said, shown_texts, too_large
 
 NO_RETRIES_LEFT = "No more retries left."
 """The incident's message if the worker gave none (Zeebe)."""
@@ -55,7 +61,7 @@ def complete_external_job(
     :class:`~jobexec.exceptions.JobStateError` (a dead letter, or suspended),
     :class:`~jobexec.exceptions.StaleLease`, :class:`~jobexec.exceptions.WrongWorker`,
     :class:`~jobexec.exceptions.NotAllowed`, and :class:`~jobexec.exceptions.InvalidJob` for variables that are not a
-    JSON object or too large.
+    JSON object or too large, also for the result of a job that keeps it.
     """
     sent = checked_variables("variables", variables)
     checked_variables("local_variables", local_variables)
@@ -67,22 +73,35 @@ def complete_external_job(
         check_lease(row, lease, "complete", needed=True)
         check_worker(row, worker, "complete")
         log.write(using, LogState.SUCCESSFUL, row, caller, worker)
-        callback = on_complete(row.handler_configuration)
+        callback, configuration = callback_of(row, on_complete)
         if callback is None:
+            if is_task(row):
+                _keep(using, row, sent, row.lock_owner or "" if worker is None else worker)
             _delete(using, row)
         else:
-            outer = {**(row.handler_configuration.get("variables") or {}), **sent}
+            outer = {**(configuration.get("variables") or {}), **sent}
             _still_there(run_callback(using, row, callback, {"variables": outer}), key, "complete")
         announce(signals.job_completed, using, ExternalWorkerJob, jobs=[row])
         external_observers.completed(using, row.handler_type)
+        report_call(using, row.resource)
 
     in_transaction(using, verb)
+
+
+def _keep(using: str, row: ExternalWorkerJob, sent: dict[str, Any], worker: str) -> None:
+    """Store the variables of the completion as the job's result. Raises InvalidJob if they are too long."""
+    check_size("variables", sent, "RESULT_MAX_SIZE")
+    now, keep_for = clock.now(using), row.handler_configuration.get("keep_result")
+    until = timedelta(seconds=keep_for) if keep_for else None
+    end = End(ResultStatus.SUCCESSFUL, now, Run(now, 0.0, worker), (), sent, until)
+    write_ends(using, [row], {row.pk: end})
 
 
 def _delete(using: str, row: ExternalWorkerJob) -> None:
     delete_rows(ExternalWorkerJob.objects.using(using).filter(pk=row.pk))
     free_instances(using, may_hold([row]))
     wake_for_permits(using, [row])
+    tallies.count(using, tallies.batches_of([row]), completed=1)
 
 
 def _still_there(moved: AbstractJob | None, key: int, verb: str) -> AbstractJob:
@@ -138,15 +157,21 @@ def _failure(
 ) -> dict[str, Any]:
     """The columns of the row after the failure."""
     message, details = shown_texts(row, sent, message, details)
-    configuration = dict(row.handler_configuration)
+    changed, configuration = any(sent.values()), dict(row.handler_configuration)
+    sealed = envelope_of(configuration) is not None
+    if sealed:
+        message, details = NOT_RECORDED if message else "", ""
+        configuration = dict(opened(row)) if changed else configuration
     for name, values in sent.items():
         if values:
             configuration[name] = {**(configuration.get(name) or {}), **values}
             configuration.setdefault("local", {})  # tells the next fetch that it may have grown
-    grown = too_large(configuration) if any(sent.values()) else ""
+    grown = too_large(configuration) if changed else ""
     if grown:  # the job keeps its variables and needs an operator: it could not be handed to a worker
         configuration, left = dict(row.handler_configuration), 0
         message = f"{grown} {message}"[:MESSAGE_LENGTH].rstrip()
+    elif sealed and changed:
+        configuration = seal(configuration, row.handler_type, row.pk)
     configuration["failures"] = configuration.get("failures", 0) + 1
     return {
         "incident_type": MESSAGE_SIZE_EXCEEDED if grown else FAILED_JOB,
@@ -184,3 +209,4 @@ def _settle_failure(
     job = _still_there(moved, row.job_key or 0, "fail")
     count_failures(using, [row], alike, changes["exception_message"])
     announce(signal, using, type(job), job=job, error=error)
+    report_call(using, row.resource, changes["exception_message"])

@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobexec import clock, signals
+from jobexec.encryption import NOT_RECORDED, envelope_of
 from jobexec.exceptions import ErrorThrown, JobNotFound
 from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, LogState
 
 from ..history.incidents import UNHANDLED_ERROR
 from ..notify.signals import announce
 from ..reports.failure_groups import count_failures, group_of_text
+from ..resources.calls import report_call
 from ..rows.move import move
 from ..values.failure import MESSAGE_LENGTH
 from . import log
-from .callbacks import on_error, run_callback
+from .callbacks import callback_of, on_error, run_callback
 from .find import check_lease, check_worker, in_transaction, lock_external
 from .give_back import remove_cancelled_job
 from .types import EVERYTHING, Caller
@@ -50,17 +52,21 @@ def throw_external_error(
         row = lock_external(using, key, "throw an error for", caller)
         check_lease(row, lease, "throw an error for", needed=True)
         check_worker(row, worker, "throw an error for")
-        callback = on_error(row.handler_configuration, code)
+        sealed = envelope_of(row.handler_configuration) is not None
+        recorded = NOT_RECORDED if sealed and text else text
+        callback, configuration = callback_of(row, lambda found: on_error(found, code))
         if callback is None and row.cancel_requested:
-            shown, _ = shown_texts(row, sent, _said_of(code, text))
+            shown, _ = shown_texts(row, sent, _said_of(code, recorded))
             remove_cancelled_job(using, row, caller, worker, exception_message=shown)
         elif callback is None:
-            _open_incident(using, row, code, text, sent, caller, worker)
+            _open_incident(using, row, code, recorded, sent, caller, worker)
         else:
-            _log(using, row, _said_of(code, text), sent, caller, worker)
-            outer = {**(row.handler_configuration.get("variables") or {}), **sent}
+            _log(using, row, _said_of(code, recorded), sent, caller, worker)
+            outer = {**(configuration.get("variables") or {}), **sent}
             given = {"variables": outer, "error_code": code, "error_message": text[:MESSAGE_LENGTH]}
             _tell(using, row, run_callback(using, row, callback, given), code, text)
+        if not row.cancel_requested:
+            report_call(using, row.resource, shown_texts(row, sent, _said_of(code, text))[0], code)
 
     in_transaction(using, verb)
 

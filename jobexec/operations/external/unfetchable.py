@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from django.db.models import F
+
 from jobexec import clock, signals
 from jobexec.conf import get_settings
-from jobexec.exceptions import DoNotRetry
+from jobexec.encryption import AGAIN
+from jobexec.exceptions import DecryptionFailed, DoNotRetry, JobExecError, NotDecryptableYet
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, SuspendedJob
 
 from ..history.incidents import FAILED_JOB, MESSAGE_SIZE_EXCEEDED
@@ -15,8 +18,10 @@ from ..notify.signals import announce
 from ..reports.failure_groups import count_failures
 from ..rows.move import move_all
 from ..rows.remove import remove_waiting
+from ..rows.routing import free_instances, given_back, may_hold
 from ..rows.suspension_cover import covered_rows
 from ..values.fingerprint import fingerprint
+from .callbacks import opened
 from .validation import too_large
 
 
@@ -26,7 +31,34 @@ def set_aside(using: str, rows: Sequence[ExternalWorkerJob]) -> list[ExternalWor
     covered = {row.pk for row in covered_rows(using, left)} if left else set()
     left = _without(left, lambda row: row.pk in covered, lambda some: _suspend(using, some))
     left = _without(left, _too_often, lambda some: _bury(using, some, FAILED_JOB, _missed))
-    return _without(left, _too_large, lambda some: _bury(using, some, MESSAGE_SIZE_EXCEEDED, _size))
+    left = _without(left, _too_large, lambda some: _bury(using, some, MESSAGE_SIZE_EXCEEDED, _size))
+    problems = {row.pk: problem for row in left if (problem := _unreadable(row)) is not None}
+    if not problems:
+        return left
+    later = {pk for pk, problem in problems.items() if isinstance(problem, NotDecryptableYet)}
+    left = _without(left, lambda row: row.pk in later, lambda some: _put_off(using, some))
+    return _without(
+        left,
+        lambda row: row.pk in problems,
+        lambda some: _bury(using, some, FAILED_JOB, lambda row: str(problems[row.pk])),
+    )
+
+
+def _unreadable(row: ExternalWorkerJob) -> JobExecError | None:
+    """Why this process cannot decrypt the job."""
+    try:
+        opened(row)
+    except (DecryptionFailed, NotDecryptableYet) as error:
+        return error
+    return None
+
+
+def _put_off(using: str, rows: list[ExternalWorkerJob]) -> None:
+    """Hide jobs from fetches until another process, or this one with its key, may read them. Costs them nothing."""
+    again = {"available_at": clock.now(using) + AGAIN}
+    held = ExternalWorkerJob.objects.using(using).filter(pk__in=[row.pk for row in rows])
+    held.update(**given_back(), **again, revision=F("revision") + 1)
+    free_instances(using, may_hold(rows))
 
 
 def _without(

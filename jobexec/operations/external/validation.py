@@ -11,6 +11,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 from jobexec import clock
 from jobexec.conf import get_settings
+from jobexec.encryption import envelope_of
 from jobexec.exceptions import InvalidJob
 from jobexec.json_values import check_json, check_storable, encode_json, shown
 from jobexec.models import AbstractJob
@@ -39,24 +40,24 @@ def checked_variables(name: str, value: Any) -> dict[str, Any]:
     if encoded is None:
         check_json(name, given)
         encoded = json.dumps(given, cls=DjangoJSONEncoder)
-    _check_size(name, given, encoded)
+    if len(encoded) > get_settings().external_max_payload:  # in ASCII, which is never shorter
+        check_size(name, given)
     return given
 
 
-def _check_size(name: str, value: dict[str, Any], encoded: str) -> None:
-    limit = get_settings().external_max_payload
-    if len(encoded) <= limit:  # in ASCII, which is never shorter
-        return
+def check_size(name: str, value: dict[str, Any], setting: str = "EXTERNAL_MAX_PAYLOAD") -> None:
+    """Raise :class:`~jobexec.exceptions.InvalidJob` if the JSON of the value has more bytes than the setting allows."""
+    limit: int = getattr(get_settings(), setting.lower())
     size = len(json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False).encode())
     if size > limit:
-        raise InvalidJob(
-            f"{name}: expected at most {limit:,} bytes of JSON (setting EXTERNAL_MAX_PAYLOAD), got {size:,}."
-        )
+        raise InvalidJob(f"{name}: expected at most {limit:,} bytes of JSON (setting {setting}), got {size:,}.")
 
 
 def too_large(configuration: Mapping[str, Any]) -> str:
     """Why a job with its added variables cannot be handed out; empty if it can."""
     size, limit = len(json_text(configuration).encode()), get_settings().external_max_payload
+    if envelope_of(configuration):
+        size = size * 3 // 4  # encrypted it is in base64
     if size <= limit:
         return ""
     return f"Its variables have {size:,} bytes; the limit is {limit:,} (setting EXTERNAL_MAX_PAYLOAD)."

@@ -1,7 +1,8 @@
 """Incidents: a job has no retries left and needs an operator (Camunda: ACT_RU_INCIDENT, ACT_HI_INCIDENT).
 
 An incident is opened when a job becomes a dead letter and closed when it is no longer one, in the same transaction. So
-each dead letter has exactly one open incident, and there are no others; closed incidents are kept.
+each dead letter has exactly one open incident. In the same way each circuit breaker that is not closed has one, without
+a job. There are no others; closed incidents are kept.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ ANNOTATION_LENGTH = 4000
 #: catches; the variables of an external job have grown too large to be sent. (Camunda: failedJob; Zeebe:
 #: JOB_NO_RETRIES, UNHANDLED_ERROR_EVENT, MESSAGE_SIZE_EXCEEDED.)
 FAILED_JOB, UNHANDLED_ERROR, MESSAGE_SIZE_EXCEEDED = "failedJob", "unhandledError", "messageSizeExceeded"
+#: The circuit breaker of a resource has opened; jobexec's own type.
+BREAKER_OPEN = "breakerOpen"
 
 #: The columns of an incident that are copied from its job, and their names there.
 _COPIED = {
@@ -77,6 +80,26 @@ def copy_incidents(using: str, ids: Collection[UUID]) -> None:
     columns |= {"type": FAILED_JOB, "state": IncidentState.OPEN, "annotation": "", "end_time": None}
     each = {pk: {"id": id} for pk, id in zip(ids, uuid7s(len(ids)), strict=True)}
     insert_from(using, DeadLetterJob, Incident, ids, columns, each)
+
+
+def open_breaker_incident(using: str, name: str, reason: str) -> None:
+    """Open the incident of a breaker that opens, unless it has one: then a trial call has failed.
+
+    The caller has locked the row of the resource.
+    """
+    if not _of_breaker(using, name).update(message=reason):
+        Incident.objects.using(using).create(
+            type=BREAKER_OPEN, resource=name, timestamp=clock.now(using), message=reason
+        )
+
+
+def close_breaker_incident(using: str, name: str) -> None:
+    """Close the incident of a breaker that closes; the caller has locked the row of the resource."""
+    _of_breaker(using, name).update(state=IncidentState.RESOLVED, end_time=clock.now(using))
+
+
+def _of_breaker(using: str, name: str) -> Any:
+    return Incident.objects.using(using).filter(resource=name, state=IncidentState.OPEN)
 
 
 def resolve_incidents(using: str, ids: Collection[UUID]) -> None:

@@ -31,7 +31,7 @@ _COPIED = (
     *("process_instance_id", "tenant_id", "create_time"),
 )
 _RUN_AFTER = Sql(f"CASE WHEN source.type = '{JobType.TIMER}' AND source.attempts = 0 THEN source.due_date END")
-_OWN = ("status", "first_time", "last_time", "end_time", "return_value", "errors", "workers")
+_OWN = ("status", "first_time", "last_time", "end_time", "expires_at", "return_value", "errors", "workers")
 _UPDATED = ("priority", "category", *_OWN)
 
 
@@ -40,13 +40,17 @@ J = TypeVar("J", bound=AbstractJob)
 
 @dataclass(slots=True)
 class End:
-    """The end of an attempt, or of a task without one (``run`` is None). A task without ``end_time`` is retried."""
+    """The end of an attempt, or of a task without one (``run`` is None). A task without ``end_time`` is retried.
+
+    ``keep_for``: how long the result is kept, if not for RESULT_TTL.
+    """
 
     status: ResultStatus
     end_time: datetime | None
     run: Run | None = None
     errors: Sequence[dict[str, str]] = ()
     return_value: Any = None
+    keep_for: timedelta | None = None
 
 
 def end_of(run: Run) -> datetime:
@@ -84,6 +88,7 @@ def _columns(end: End, errors: Any, workers: Any, first: datetime | None, last: 
         "first_time": first or (run and run.started_at),
         "last_time": run.started_at if run else last,
         "end_time": end.end_time,
+        "expires_at": end.end_time + end.keep_for if end.end_time and end.keep_for else None,
         "return_value": end.return_value,
         "errors": _bounded(errors, end.errors, FIRST_ERRORS, LAST_ERRORS),
         "workers": _bounded(workers, [run.node] if run else [], 1, WORKERS - 1),

@@ -18,6 +18,7 @@ from jobexec.models import (
     Batch,
     BatchFailure,
     BatchPart,
+    BatchTally,
     DeadLetterJob,
     FailureGroup,
     Incident,
@@ -158,8 +159,10 @@ def _purging(using: str) -> Iterator[int]:
 def _expired(using: str) -> Iterator[Rows]:
     """Yield the rows to delete: of one table each, ordered by one indexed column, the oldest first."""
     settings = get_settings()
+    now = clock.now(using)
     if settings.result_ttl is not None:
-        yield _results(using, clock.now(using) - settings.result_ttl)
+        yield _results(using).filter(expires_at=None, end_time__lt=now - settings.result_ttl).order_by("end_time")
+    yield _results(using).filter(expires_at__lt=now).order_by("expires_at")
     if settings.history_max_rows is not None:
         yield from _beyond(using, settings.history_max_rows)
     if settings.history_time_to_live is not None:
@@ -169,12 +172,15 @@ def _expired(using: str) -> Iterator[Rows]:
         yield AuditLog.objects.using(using).filter(timestamp__lt=moment).order_by("timestamp")
     kept = Message.objects.using(using).filter(expiration_time__lt=clock.now(using), delivery_time=None)
     yield kept.order_by("expiration_time")
+    # Children that ended after their batch was deleted.
+    owner = Batch.objects.using(using).filter(pk=OuterRef("batch_id"))
+    yield BatchTally.objects.using(using).filter(~Exists(owner)).order_by("pk")
 
 
-def _results(using: str, moment: datetime) -> Rows:
-    """Return results of tasks that ended before ``moment``; those of dead letters, which may be requeued, are kept."""
+def _results(using: str) -> Rows:
+    """Return the results of tasks, except for those of dead letters, which may be requeued."""
     dead = DeadLetterJob.objects.using(using).filter(pk=OuterRef("pk"))
-    return TaskResult.objects.using(using).filter(~Exists(dead), end_time__lt=moment).order_by("end_time")
+    return TaskResult.objects.using(using).filter(~Exists(dead))
 
 
 def _beyond(using: str, count: int) -> Iterator[Rows]:
@@ -203,7 +209,7 @@ def _before(using: str, moment: datetime) -> Iterator[Rows]:
 
 
 def _batches(using: str, ids: Sequence[Any]) -> Iterator[Rows]:
-    for table in (BatchFailure, BatchPart):
+    for table in (BatchFailure, BatchPart, BatchTally):
         for pk in ids:
             yield table._base_manager.using(using).filter(batch_id=pk).order_by("pk")
     yield Batch.objects.using(using).filter(pk__in=ids).order_by("pk")

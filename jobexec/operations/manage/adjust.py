@@ -19,6 +19,7 @@ from jobexec.models import (
 )
 
 from ..audit import audited
+from ..enqueue.batch_drivers import reopen
 from ..enqueue.unique import take_back
 from ..notify.signals import announce
 from ..notify.wake import wake_on_commit
@@ -70,6 +71,7 @@ def requeue(target: Target, retries: int = 3, *, using: str | None = None) -> Op
 def _requeue(row: DeadLetterJob, retries: int) -> str | None:
     fresh, using = requeued_columns(retries), row._state.db or "default"
     row.suspend_requested = False
+    reopen(using, [row])
     take_back(row)
     recorded = row.type == JobType.HISTORY
     if recorded:

@@ -29,6 +29,7 @@ from jobexec.models import (
     TimerJob,
 )
 
+from ..enqueue.batch_drivers import reopen
 from ..notify.signals import announce
 from ..rows import move_statement
 from ..rows.move import move_all
@@ -36,6 +37,7 @@ from ..rows.remove import remove_deleted, remove_waiting
 from ..rows.requeued import requeued_columns
 from ..rows.routing import free_instances, is_available, may_hold, put_off, table_for, wake_for, wake_for_permits
 from ..rows.suspension_cover import covered_rows
+from ..rows.tallies import count_move
 from ..sql.locks import lock_rows
 from ..values.ranking import rank, reranked
 
@@ -63,6 +65,7 @@ def _move_page(
     if _goes_inside(using, *told) and type(rows[0]) is not to:
         ids = [row.pk for row in rows]
         move_statement.transfer(using, type(rows[0]), to, ids, changes)
+        count_move(using, rows, type(rows[0]), to)
         wake_for_permits(using, rows)
         return ids
     moved = move_all(rows, to, **changes)
@@ -77,6 +80,7 @@ def requeue_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *,
     rows = [row for row in page if isinstance(row, DeadLetterJob) and row.type != JobType.HISTORY and not row.lost_key]
     for row in rows:
         row.suspend_requested = False
+    reopen(using, rows)
     covered = covered_rows(using, rows)
     held = {row.pk for row in covered}
     free = [row for row in rows if row.pk not in held]

@@ -14,6 +14,7 @@ from jobexec.json_values import shown
 from jobexec.models import BreakerState, Resource
 
 from ..audit import audited, note
+from ..history.incidents import close_breaker_incident
 from ..notify.signals import announce
 from ..notify.wake import wake_for_resources
 from ..resources.breaker import take_back
@@ -95,6 +96,7 @@ def _change(using: str | None, name: str, **changes: Any) -> Resource:
         note(database, "resource", name, old=old, new=changes, count=0)
         if "breaker_state" in changes and row.breaker_state != changes["breaker_state"]:
             row.breaker_time = clock.now(database)
+            close_breaker_incident(database, name)
         for column, value in changes.items():
             setattr(row, column, value)
         row.save(using=database, update_fields=[*changes, "breaker_time"])

@@ -28,6 +28,7 @@ from .adjust import delete_jobs, requeue, retry_now, set_due_date, set_priority,
 from .cancel import cancel
 from .dead_letters import move_to_dead_letter
 from .due_dates import recalculate_due_date
+from .reencrypt import reencrypt
 from .suspend import activate, suspend
 from .unlock import unlock
 
@@ -221,6 +222,17 @@ VERBS: dict[str, Verb] = {
         "reschedule",
         lambda count, _: ngettext("%(count)d job has a new due date.", "%(count)d jobs have a new due date.", count),
         optional={"from_creation": _flag},
+    ),
+    "reencrypt": Verb(
+        reencrypt,
+        JOB_TABLES,
+        "reencrypt",
+        lambda count, _: ngettext(
+            "%(count)d job is encrypted with the newest key, if it is encrypted.",
+            "%(count)d jobs are encrypted with the newest key, those that are encrypted.",
+            count,
+        ),
+        optional={"plain": _flag},
     ),
     "unlock": Verb(
         unlock,

@@ -41,15 +41,15 @@ def by_broker() -> bool:
     return get_settings().dispatch == "broker"
 
 
-def announce_created(using: str, jobs: Sequence[NewJob]) -> None:
-    """Announce jobs that were just inserted as executable."""
+def announce_created(using: str, jobs: Sequence[NewJob], begin: int = 0) -> None:
+    """Announce jobs, from ``begin`` on, that were just inserted as executable."""
     if not (jobs and by_broker()):
         return
     with _of_transaction(using) as waiting:
         if isinstance(jobs, CreatedJobs):
-            waiting.add(_kind(jobs[0]), jobs.ids)  # all of the same kind
+            waiting.add(_kind(jobs[0]), jobs.ids[begin:])  # all of the same kind
             return
-        for job in jobs:
+        for job in jobs[begin:]:
             waiting.add(_kind(job), [job.pk])
 
 

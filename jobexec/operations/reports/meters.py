@@ -40,6 +40,7 @@ JOB_ACQUISITION_ATTEMPT = "job-acquisition-attempt"
 JOB_ACQUIRED_SUCCESS = "job-acquired-success"
 JOB_ACQUIRED_FAILURE = "job-acquired-failure"
 JOB_LOCKED_EXCLUSIVE = "job-locked-exclusive"
+JOB_FOLLOWED_UP = "job-followed-up"
 JOB_SUCCESSFUL = "job-successful"  # by handler
 JOB_FAILED = "job-failed"  # by handler
 JOB_DEAD_LETTERED = "job-dead-lettered"  # by handler
@@ -58,6 +59,7 @@ METERS = (
     JOB_ACQUIRED_SUCCESS,
     JOB_ACQUIRED_FAILURE,
     JOB_LOCKED_EXCLUSIVE,
+    JOB_FOLLOWED_UP,
     JOB_SUCCESSFUL,
     JOB_FAILED,
     JOB_DEAD_LETTERED,

@@ -193,6 +193,20 @@ def _totals(using: str, table: type[AbstractJob], order: str, entries: Sequence[
     return found | {entry: CappedCount.upto(sums[entry], len(names) > most) for entry in patterns}
 
 
+def troubled(using: str, most: int) -> list[ResourceStatus]:
+    """The resources whose breaker is not closed, then those for which jobs wait; looks at :data:`SHOWN` at most."""
+    now = clock.now(using)
+    broken = open_breakers(using, most)
+    names = list(dict.fromkeys([*broken, *_half_open(using, now, most), *blocked_resources(using)[:SHOWN]]))
+    found = resource_status(using, names)
+    return sorted(found, key=lambda each: (each.breaker in ("", BreakerState.CLOSED), -each.waiting, each.name))[:most]
+
+
+def _half_open(using: str, now: datetime, most: int) -> list[str]:
+    rows = Resource.objects.using(using).exclude(held(now)).exclude(breaker_state=BreakerState.CLOSED).order_by("name")
+    return [row.name for row in rows[:most] if _has_breaker(row)]
+
+
 def open_breakers(using: str, most: int = 100) -> list[str]:
     """The names of the resources none of whose jobs may begin now, because of a breaker or of an operator."""
     now = clock.now(using)

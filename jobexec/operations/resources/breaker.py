@@ -10,6 +10,7 @@ from jobexec import clock, signals
 from jobexec.conf.resources import BreakerProfile
 from jobexec.models import AbstractJob, BlockedJob, BreakerState, Job, Resource
 
+from ..history.incidents import close_breaker_incident, open_breaker_incident
 from ..notify.wake import wake_for_resources
 from ..rows.fencing import lock_unchanged
 from ..rows.move import move_all
@@ -40,6 +41,7 @@ def open_breaker(using: str, name: str, profile: BreakerProfile, reason: str) ->
             reason=storable(reason)[:_REASON],
         )
         if opened:
+            open_breaker_incident(using, name, storable(reason)[:_REASON])
             wake_for_resources(using, [name])
     if opened:
         take_back(using, name)
@@ -58,6 +60,7 @@ def count_trials(using: str, name: str, profile: BreakerProfile, succeeded: int)
         if closed:
             now = clock.now(using)
             rows.update(breaker_state=BreakerState.CLOSED, breaker_time=now, trial_time=None, trials=0, reason="")
+            close_breaker_incident(using, name)
         else:
             rows.update(trials=F("trials") + succeeded)
         wake_for_resources(using, [name])

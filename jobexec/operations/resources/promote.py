@@ -6,18 +6,23 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Protocol
 
 from django.db import connections
+from django.db.models import QuerySet
 
 from jobexec import clock
 from jobexec.conf.resources import ResourceLimits
 from jobexec.models import AbstractJob, BlockedJob, BreakerState, Resource
 
-from ..rows.start_due import COLUMNS, Found, start_due
+from ..notify.broker import announce_ids
+from ..notify.wake import wake_on_commit
+from ..rows.start_due import COLUMNS, Found, Kept, start_due
 from ..sql.dialect import dialect
 from ..sql.insert import insert_missing
 from ..sql.locks import atomic, lock_rows
+from ..values.acquired_job import AcquiredJob, columns, from_row
+from . import promote_statement
 from .limits import (
     Room,
     entries_of,
@@ -28,6 +33,7 @@ from .limits import (
     permit_time_after,
     room_of,
 )
+from .promote_statement import First
 
 #: The most resources whose rows one transaction locks, and the most jobs that one statement moves.
 _NAMES, _PAGE = 100, 500
@@ -37,12 +43,36 @@ _NAMES, _PAGE = 100, 500
 class Promotion:
     """What a promotion did: how many jobs ``moved``, and which resources to look at ``again``, and when.
 
-    ``again`` None is at once. ``cut_off`` are those resources of which no job may begin now.
+    ``kept`` are those of them that are locked for the node that promotes. ``again`` None is at once. ``cut_off`` are
+    those resources of which no job may begin now.
     """
 
     moved: int = 0
+    kept: list[AcquiredJob] = field(default_factory=list)
     again: dict[str, datetime | None] = field(default_factory=dict)
     cut_off: set[str] = field(default_factory=set)
+
+
+class Home(Protocol):
+    """The node that promotes, if it can run the jobs itself."""
+
+    @property
+    def lock(self) -> Mapping[str, Any]:
+        """The lock of a row, as its columns."""
+        ...
+
+    @property
+    def wide(self) -> bool:
+        """Whether it uses the columns of a wide scope."""
+        ...
+
+    def room(self) -> int:
+        """How many more jobs it can take at most."""
+        ...
+
+    def takes(self, job: AcquiredJob, deployment: str) -> bool:
+        """Whether it takes this job; called before the commit, and then the job counts as in its hands."""
+        ...
 
 
 def blocked_resources(using: str) -> list[str]:
@@ -52,12 +82,15 @@ def blocked_resources(using: str) -> list[str]:
         return [name for (name,) in cursor.fetchall() if name is not None]
 
 
-def promote(using: str, names: Collection[str], limit: int, freed: Collection[str] = ()) -> Promotion:
+def promote(
+    using: str, names: Collection[str], limit: int, freed: Collection[str] = (), home: Home | None = None
+) -> Promotion:
     """Move up to ``limit`` blocked jobs of each of these resources to the executable jobs, as far as it allows.
 
     A row of Job with a resource is a permit: permits in use are counted, and not stored, under the lock of the
     resource's row, which every transaction that takes permits locks first. Several nodes may call it at once. Of
-    ``freed`` the caller knows that permits have just gone: they are not looked at before they are locked.
+    ``freed`` the caller knows that permits have just gone: they are not looked at before they are locked. Jobs that
+    ``home`` takes are locked for it.
     """
     result, wanted = Promotion(), iter(sorted(names))
     while page := list(islice(wanted, _NAMES)):
@@ -65,7 +98,7 @@ def promote(using: str, names: Collection[str], limit: int, freed: Collection[st
         hopeful = {*_hopeful(using, unknown, result)} if unknown else set()
         chosen = [name for name in page if name in freed or name in hopeful]
         if chosen:
-            _promote(using, chosen, limit, result)
+            _promote(using, chosen, limit, result, home)
     return result
 
 
@@ -99,7 +132,7 @@ def _rows(using: str, names: Collection[str]) -> dict[str, Resource]:
     return Resource.objects.using(using).in_bulk(wanted)
 
 
-def _promote(using: str, names: Sequence[str], limit: int, result: Promotion) -> None:
+def _promote(using: str, names: Sequence[str], limit: int, result: Promotion, home: Home | None) -> None:
     with atomic(using):
         rows = locked_resources(using, names)
         now, used = clock.now(using), in_use(using, names)
@@ -110,9 +143,9 @@ def _promote(using: str, names: Sequence[str], limit: int, result: Promotion) ->
                 rooms[row.name] = row, limits, room_of(row, limits, used.get(row.name, 0), now)
         result.again.update(dict.fromkeys(set(names) - rows.keys()))
         result.cut_off.update(name for name, (row, _, _) in rooms.items() if is_cut_off(row, now))
-        found = {name: _first(using, name, min(limit, room.jobs)) for name, (_, _, room) in rooms.items() if room.jobs}
-        for page in _pages(found.values()):
-            result.moved += start_due(using, BlockedJob, page, permitted=True)
+        taken = _Taken(using, home)
+        found = {name: taken.first(name, min(limit, room.jobs)) for name, (_, _, room) in rooms.items() if room.jobs}
+        result.moved += taken.move(found.values())
         for name, (row, limits, room) in rooms.items():
             count = len(found.get(name, ()))
             if count:
@@ -121,6 +154,7 @@ def _promote(using: str, names: Sequence[str], limit: int, result: Promotion) ->
                 result.again[name] = None
             elif room.until is not None and (not room.jobs or count == room.jobs):
                 result.again[name] = room.until
+    result.kept += taken.kept
 
 
 def locked_resources(using: str, names: Sequence[str]) -> dict[str, Resource]:
@@ -130,7 +164,10 @@ def locked_resources(using: str, names: Sequence[str]) -> dict[str, Resource]:
     transaction has just inserted.
     """
     rows = Resource.objects.using(using).filter(pk__in=names).order_by("pk")
-    locked = {row.name: row for row in lock_rows(rows.all())}
+    if promote_statement.is_possible(using):
+        locked = {row.name: row for row in promote_statement.lock_resources(using, names)}
+    else:
+        locked = {row.name: row for row in lock_rows(rows.all())}
     missing = [name for name in names if name not in locked]
     if missing:
         insert_missing(using, Resource, [_new(name) for name in sorted(missing)])
@@ -155,13 +192,72 @@ def take(row: Resource, limits: ResourceLimits, count: int, now: datetime) -> No
         changes["next_permit_time"] = permit_time_after(row, limits.rate, count, now)
     if limits.breaker is not None and row.breaker_state == BreakerState.OPEN and held_state(row, now) is None:
         changes |= {"breaker_state": BreakerState.HALF_OPEN, "breaker_time": now, "trials": 0}
-    Resource.objects.using(row._state.db or "default").filter(pk=row.pk).update(**changes)
+    using = row._state.db or "default"
+    if promote_statement.is_possible(using):
+        promote_statement.update_resource(using, row.pk, changes)
+    else:
+        Resource.objects.using(using).filter(pk=row.pk).update(**changes)
 
 
-def _first(using: str, name: str, count: int) -> list[Found]:
-    """Lock the first blocked jobs of a resource, by rank. Rows that others hold are skipped: they are changing."""
-    rows = BlockedJob.objects.using(using).filter(resource=name, waits_for=None).order_by("rank", "id")
-    return list(lock_rows(rows, skip_locked=True).values_list(*COLUMNS)[:count])
+class _Taken:
+    """The jobs that one transaction promotes, and those of them that stay with the node."""
+
+    def __init__(self, using: str, home: Home | None) -> None:
+        self._using, self._home = using, home
+        self.kept: list[AcquiredJob] = []
+        #: Whether no job is external and no suspension in force, as far as it is known.
+        self._plain = promote_statement.is_possible(using)
+
+    def first(self, name: str, count: int) -> list[Found]:
+        """Lock the first blocked jobs of a resource, by rank. Rows that others hold are skipped: they are changing."""
+        at_home = min(count, self._home.room()) if self._home is not None else 0
+        found = self._offered(name, at_home, self._home) if self._home is not None and at_home > 0 else []
+        if at_home <= len(found) < count:
+            self._plain = False
+            rows = _in_line(self._using, name).exclude(pk__in=[pk for pk, *_ in found])
+            found += lock_rows(rows, skip_locked=True).values_list(*COLUMNS)[: count - len(found)]
+        return found
+
+    def _offered(self, name: str, count: int, home: Home) -> list[Found]:
+        """The first ones, with all that the node needs to run them."""
+        found: list[Found] = []
+        read = promote_statement.first if promote_statement.is_possible(self._using) else _read
+        for job, job_key, deployment, suspensions in read(self._using, name, count, home.lock["lock_owner"], home.wide):
+            self._plain = self._plain and not (suspensions or job.suspend_requested) and job_key is None
+            found.append((job.id, job.suspend_requested, job.resource, job_key, job.handler_type))
+            job.revision += 1
+            if job_key is None and home.takes(job, deployment):
+                self.kept.append(job)
+        return found
+
+    def move(self, found: Iterable[list[Found]]) -> int:
+        """Move the jobs; returns how many."""
+        lock = self._home.lock if self._home is not None else {}
+        stay = Kept({job.id for job in self.kept}, lock)
+        if self._plain:
+            ids = [pk for pk, *_ in chain.from_iterable(found)]
+            others = [pk for pk in ids if pk not in stay.ids]
+            if ids:
+                promote_statement.move(self._using, ids, stay.ids, lock)
+            if others:
+                wake_on_commit(self._using)
+                announce_ids(self._using, others)
+            return len(ids)
+        pages = _pages(found)
+        count = sum(start_due(self._using, BlockedJob, page, permitted=True, kept=stay) for page in pages)
+        self.kept = [job for job in self.kept if job.id in stay.ids]
+        return count
+
+
+def _in_line(using: str, name: str) -> QuerySet[BlockedJob]:
+    return BlockedJob.objects.using(using).filter(resource=name, waits_for=None).order_by("rank", "id")
+
+
+def _read(using: str, name: str, count: int, owner: str, wide: bool) -> Iterator[First]:
+    """The form that defines :func:`~jobexec.operations.resources.promote_statement.first`, without suspensions."""
+    rows = lock_rows(_in_line(using, name), skip_locked=True)
+    for *row, job_key, deployment in rows.values_list(*columns(wide), "job_key", "deployment_id")[:count]:
+        yield First(from_row(tuple(row), using, owner), job_key, deployment, False)
 
 
 def _pages(found: Iterable[list[Found]]) -> Iterator[list[Found]]:

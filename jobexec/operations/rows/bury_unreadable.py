@@ -19,7 +19,7 @@ from django.db.models.functions import Cast
 from jobexec import clock, signals
 from jobexec.exceptions import UnreadableJob
 from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, HistoryJob, JobType
-from jobexec.models.exclusive_lock import serial_key
+from jobexec.models.locks import serial_key
 
 from ..history.incidents import open_incidents
 from ..history.task_attempts import write_buried
@@ -29,6 +29,7 @@ from ..sql.locks import atomic, delete_rows
 from ..values.fingerprint import fingerprint
 from .exclusive import unlock_instances
 from .redaction_by_definition import hide_text_by_definition
+from .tallies import count_move
 
 #: Exceptions raised by reading or moving a page because of one of its rows; none of an unavailable database.
 UNREADABLE = (
@@ -51,6 +52,7 @@ _ESSENTIAL = (
     "deployment_id",
     "tenant_id",
     "create_time",
+    "batch_id",
     "task_backend",
 )
 _UNTOUCHED = frozenset({"id", "revision", "lock_owner", "lock_expiration_time", "start_time"})
@@ -146,6 +148,7 @@ def bury(
             return False
         dead = _insert(using, values | fresh, fresh)
         open_incidents(using, [dead])
+        count_move(using, [dead], table, DeadLetterJob)
         with suppress(*UNREADABLE), transaction.atomic(using=using):  # its result may be unreadable too
             write_buried(using, dead, UnreadableJob(text))
         announce(signals.job_dead_lettered, using, DeadLetterJob, job=dead, error=UnreadableJob(text))

@@ -14,7 +14,8 @@ from ..history.task_attempts import is_task, mark_ready
 from ..sql.locks import atomic, delete_rows
 from ..values.ranking import rank
 from .fencing import UNLOCKED, lock_unchanged
-from .routing import available_at, free_instances, may_hold, next_look, wake_for_permits
+from .routing import available_at, free_instances, lease_kept, may_hold, next_look, wake_for_permits
+from .tallies import count_move
 
 J = TypeVar("J", bound=AbstractJob)
 
@@ -56,6 +57,7 @@ def move_all(
             free_instances(using, may_hold(row for row in rows if row.pk in gone))
         if source is not to:
             wake_for_permits(using, rows)
+        count_move(using, moved, source, to)
         if to is DeadLetterJob:
             open_incidents(using, moved, incident_type)
         elif source is DeadLetterJob:
@@ -101,6 +103,7 @@ def _copy(row: AbstractJob, to: type[J], using: str, changes: dict[str, Any]) ->
         values["rank"] = rank(using, values["due_date"] or clock.now(using), values["priority"])
     if to is ExternalWorkerJob:
         values["available_at"] = available_at(using, values["due_date"])
+        values |= lease_kept(values["handler_configuration"])
     elif to is BlockedJob:
         values["next_look"] = next_look(using, values["waits_for"])
     return to(**values)

@@ -22,7 +22,7 @@ from ..sql.locks import delete_rows
 from ..values.ranking import rank, rank_sql
 from .fencing import UNLOCKED
 from .move import is_ranked
-from .routing import available_at, available_at_sql, free_instances, next_look_sql
+from .routing import LEASE, available_at, available_at_sql, free_instances, lease_kept, next_look_sql
 
 
 def is_possible(using: str) -> bool:
@@ -41,7 +41,8 @@ def transfer(
     """Move these rows, which the caller has locked, in two statements, with the same changes as :func:`move_all`.
 
     ``changes`` are columns of all rows, ``each`` has further ones by id, the same columns for every row. A third
-    statement opens or resolves incidents where necessary.
+    statement opens or resolves incidents where necessary. The caller counts children of batches that become dead
+    letters or no longer are (:func:`~jobexec.operations.rows.tallies.count_move`): it knows the rows.
     """
     if not ids:
         return
@@ -58,6 +59,12 @@ def transfer(
             columns["rank"] = Sql(*in_sql)
     insert_from(using, source, to, ids, columns, each)
     delete_rows(source._base_manager.using(using).filter(pk__in=ids))
+    _after(using, source, to, ids)
+
+
+def _after(using: str, source: type[AbstractJob], to: type[AbstractJob], ids: Collection[UUID]) -> None:
+    if to is ExternalWorkerJob:
+        _keep_leases(using, ids)
     if source is ExternalWorkerJob:
         free_instances(using, ids)
     if to is DeadLetterJob:
@@ -78,6 +85,14 @@ def _columns_of(using: str, to: type[AbstractJob], changes: Mapping[str, Any]) -
         "lease_token": "",
         "available_at": available_at_sql(using) if own else available_at(using, changes["due_date"]),
     }
+
+
+def _keep_leases(using: str, ids: Collection[UUID]) -> None:
+    """Those of these jobs that only workers with a lease may have again still are such jobs: there are few."""
+    jobs = ExternalWorkerJob.objects.using(using).filter(pk__in=ids)
+    leased = jobs.filter(**{"handler_configuration__has_key": LEASE})
+    for pk, configuration in leased.values_list("pk", "handler_configuration"):
+        jobs.filter(pk=pk).update(**lease_kept(configuration))
 
 
 def _ranked(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from jobexec.encryption import envelope_of, shown_envelope
 from jobexec.models import JobDefinition
 from jobexec.sensitive import HIDDEN, hide, may_be_within
 
@@ -60,6 +61,8 @@ def _is_defined(handler_type: str, using: str) -> bool:
 
 
 def _hidden(configuration: Any, named: Sequence[str], defined: bool) -> Any:
+    if envelope_of(configuration):
+        return shown_envelope(configuration)
     shown = hide(configuration, named)
     if (named or not defined) and isinstance(shown, dict) and isinstance(shown.get("args"), list):
         shown["args"] = [HIDDEN] * len(shown["args"])

@@ -15,6 +15,7 @@ from ..notify.signals import announce
 from ..sql.locks import delete_rows
 from .progress import clear_progress
 from .routing import free_instances, may_hold, wake_for_permits
+from .tallies import count_removal
 
 
 def remove_deleted(using: str, rows: Sequence[AbstractJob], reasons: Mapping[UUID, str] | None = None) -> None:
@@ -52,3 +53,4 @@ def _delete(using: str, rows: Sequence[AbstractJob]) -> None:
     elif isinstance(rows[0], ExternalWorkerJob):
         free_instances(using, may_hold(rows))
     wake_for_permits(using, rows)
+    count_removal(using, rows)

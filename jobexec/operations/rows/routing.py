@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -158,6 +158,23 @@ def put_off(using: str, due_date: datetime | None) -> dict[str, Any]:
 def is_available(row: ExternalWorkerJob, now: datetime) -> bool:
     """Whether a worker may fetch the job now, judging only by its dates."""
     return row.available_at is None or row.available_at <= now
+
+
+#: The key in the configuration of a job that waits elsewhere, and that only workers with a lease may have again.
+LEASE = "lease_token"
+
+
+def keep_lease(configuration: Mapping[str, Any], token: str) -> dict[str, Any]:
+    """Return the configuration of a job that leaves the workers' table with its demand for a lease."""
+    return {**configuration, LEASE: token}
+
+
+def lease_kept(configuration: Any) -> dict[str, Any]:
+    """Return the columns of a job that comes back to the workers' table, if :func:`keep_lease` kept its demand."""
+    if not isinstance(configuration, dict) or LEASE not in configuration:
+        return {}
+    rest = {name: value for name, value in configuration.items() if name != LEASE}
+    return {"lease_token": configuration[LEASE], "handler_configuration": rest}
 
 
 def given_back() -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from jobexec import clock
@@ -21,22 +22,41 @@ COLUMNS = ("pk", "suspend_requested", "resource", "job_key", "handler_type")
 Found: TypeAlias = tuple[UUID, bool, str | None, int | None, str]
 
 
-def start_due(using: str, source: type[AbstractJob], found: Sequence[Found], *, permitted: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Jobs that get a lock as they move, with its columns: the node that moves them runs them.
+
+    Those that a suspension covers are removed from ``ids``, as they move elsewhere.
+    """
+
+    ids: set[UUID]
+    lock: Mapping[str, Any]
+
+
+_NONE = Kept(set(), {})
+
+
+def start_due(
+    using: str, source: type[AbstractJob], found: Sequence[Found], *, permitted: bool, kept: Kept = _NONE
+) -> int:
     """Move rows that the caller has locked; return how many moved.
 
     ``found`` has the :data:`COLUMNS` of each. ``permitted``: they have a permit of their resource; otherwise those that
-    have a resource go to wait for one.
+    have a resource go to wait for one. Nobody is woken for jobs that are ``kept``.
     """
     if not found:
         return 0
     ids = [pk for pk, *_ in found]
     maybe_covered = any(requested for _, requested, *_ in found) or bool(Suspensions.of(using, ids))
     if maybe_covered or not move_statement.is_possible(using):
-        return _start(using, list(source._base_manager.using(using).filter(pk__in=ids)), permitted)
+        return _start(using, list(source._base_manager.using(using).filter(pk__in=ids)), permitted, kept)
     for to in (Job, BlockedJob, ExternalWorkerJob):
         those = [each for each in found if _target(each[2], each[3], permitted) is to]
-        move_statement.transfer(using, source, to, [pk for pk, *_ in those])
-        _wake(using, to, those)
+        stay = {pk for pk, *_ in those if pk in kept.ids}
+        move_statement.transfer(using, source, to, stay, kept.lock)
+        go = [each for each in those if each[0] not in stay]
+        move_statement.transfer(using, source, to, [pk for pk, *_ in go])
+        _wake(using, to, go)
     return len(found)
 
 
@@ -46,17 +66,19 @@ def _target(resource: str | None, job_key: int | None, permitted: bool) -> type[
     return Job if job_key is None else ExternalWorkerJob
 
 
-def _start(using: str, rows: list[AbstractJob], permitted: bool) -> int:
+def _start(using: str, rows: list[AbstractJob], permitted: bool, kept: Kept) -> int:
     """The form that defines what moving them means."""
     covered = covered_rows(using, rows)
     held = {row.pk for row in covered}
+    kept.ids.difference_update(held)
     left = [row for row in rows if row.pk not in held]
     count = len(move_all(covered, SuspendedJob, suspended_at=clock.now(using)))
     for to in (Job, BlockedJob, ExternalWorkerJob):
         those = [row for row in left if _target(row.resource, row.job_key, permitted) is to]
-        moved: list[AbstractJob] = [*move_all(those, to)]
+        stay = move_all([row for row in those if row.pk in kept.ids], to, **kept.lock)
+        moved: list[AbstractJob] = [*move_all([row for row in those if row.pk not in kept.ids], to)]
         _wake(using, to, [(row.pk, False, row.resource, row.job_key, row.handler_type) for row in moved])
-        count += len(moved)
+        count += len(stay) + len(moved)
     return count
 
 

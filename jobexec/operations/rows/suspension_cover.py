@@ -17,6 +17,10 @@ from ..sql.locks import lock_rows
 
 _FEW = 200
 
+#: As SQL, with the parameter ``now``: whether any suspension is in force. Evaluated once in a statement's snapshot.
+IN_FORCE = f"""EXISTS (SELECT 1 FROM {Suspension._meta.db_table} WHERE live
+AND (suspend_time IS NULL OR suspend_time <= %(now)s) AND (activate_time IS NULL OR activate_time > %(now)s))"""
+
 
 class Suspensions:
     """The current content of the small Suspension table.
@@ -85,6 +89,11 @@ def _among(scope: str, values: Iterable[str]) -> Q:
         for column, part in parts_of(scope, value).items():
             found[column].add(part)
     return Q(**{f"{column}__in": sorted(parts) for column, parts in found.items()})
+
+
+def in_force(using: str) -> QuerySet[Suspension]:
+    """The suspensions that are in force now."""
+    return Suspension.objects.using(using).filter(_in_force(clock.now(using)))
 
 
 def _in_force(now: datetime) -> Q:

@@ -48,6 +48,9 @@ def check_job(using: str, values: Mapping[str, Any]) -> None:
             raise InvalidSchedule(str(error), field) from None
     try:
         scheduled_jobs().check(handler, configuration["args"], configuration["kwargs"], values["options"])
+        if any(configuration.values()) and scheduled_jobs().encrypts(handler, values["options"]):
+            text = f"args: expected none, as the jobs of {handler!r} are encrypted and a schedule keeps its arguments."
+            raise InvalidSchedule(text, "args")
     except HandlerNotFound:
         if not JobDefinition.objects.using(using).filter(handler_type=handler).exists():
             text = (

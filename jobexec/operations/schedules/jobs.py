@@ -20,6 +20,10 @@ class ScheduledJobs(Protocol):
         """Raise HandlerNotFound, or InvalidSchedule for arguments that do not match or unknown options."""
         ...
 
+    def encrypts(self, handler_type: str, options: Any) -> bool:
+        """Whether its jobs are encrypted."""
+        ...
+
     def enqueue(
         self, using: str, handler_type: str, configuration: Mapping[str, Any], options: Any, due_date: datetime
     ) -> Any:
@@ -34,6 +38,9 @@ class _Nobody:
 
     def check(self, handler_type: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: Any) -> None:
         raise HandlerNotFound(f"No handler {handler_type!r} is registered in this process.")
+
+    def encrypts(self, handler_type: str, options: Any) -> bool:
+        return False
 
     def enqueue(
         self, using: str, handler_type: str, configuration: Mapping[str, Any], options: Any, due_date: datetime

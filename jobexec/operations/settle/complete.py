@@ -11,11 +11,13 @@ from jobexec.models import Job, LogState, ResultStatus
 
 from ..history import job_log
 from ..history.task_rows import End, as_written, end_of, write_ends
+from ..rows import tallies
 from ..rows.exclusive import unlock_instances
 from ..rows.fencing import lock_unchanged
+from ..sql.dialect import dialect
 from ..sql.locks import atomic, delete_rows, returns_rows
 from ..values.acquired_job import AcquiredJob
-from ..values.run import Run, timing
+from ..values.run import Result, Run, timing
 from . import result_statement
 from .complete_statement import delete_ours
 from .release import by_owner
@@ -38,9 +40,9 @@ def complete_or_lose(using: str, completed: Sequence[tuple[AcquiredJob, Run]], k
 
 
 def complete_with_results(
-    using: str, completed: Sequence[tuple[AcquiredJob, Run, str]], keep: Collection[str] = ()
+    using: str, completed: Sequence[tuple[AcquiredJob, Run, Result]], keep: Collection[str] = ()
 ) -> set[UUID]:
-    """Call :func:`complete_or_lose` for tasks, storing their return values, as JSON, in the same transaction.
+    """Call :func:`complete_or_lose` for tasks, storing their results in the same transaction.
 
     Nothing is stored for jobs that are no longer ours, so a commit in doubt may be retried. Raises ValueError for a
     result that is not JSON.
@@ -55,26 +57,26 @@ def complete_with_results(
 _LETTERS = 2_000_000  # characters in the results of one statement: MariaDB refuses statements of 16 megabytes
 
 
-def _pieces(completed: Sequence[tuple[AcquiredJob, Run, str]]) -> Iterator[list[tuple[AcquiredJob, Run, str]]]:
-    piece: list[tuple[AcquiredJob, Run, str]] = []
+def _pieces(completed: Sequence[tuple[AcquiredJob, Run, Result]]) -> Iterator[list[tuple[AcquiredJob, Run, Result]]]:
+    piece: list[tuple[AcquiredJob, Run, Result]] = []
     letters = 0
     for each in completed:
-        letters += len(each[2])
+        letters += len(each[2].text)
         if piece and letters > _LETTERS:
             yield piece
-            piece, letters = [], len(each[2])
+            piece, letters = [], len(each[2].text)
         piece.append(each)
     if piece:
         yield piece
 
 
-def _complete_piece(using: str, piece: Sequence[tuple[AcquiredJob, Run, str]], keep: Collection[str]) -> set[UUID]:
+def _complete_piece(using: str, piece: Sequence[tuple[AcquiredJob, Run, Result]], keep: Collection[str]) -> set[UUID]:
     results = {job.id: result for job, _, result in piece}
     return _complete(using, [(job, run) for job, run, _ in piece], keep, results)
 
 
 def _complete(
-    using: str, completed: Sequence[tuple[AcquiredJob, Run]], keep: Collection[str], results: Mapping[UUID, str]
+    using: str, completed: Sequence[tuple[AcquiredJob, Run]], keep: Collection[str], results: Mapping[UUID, Result]
 ) -> set[UUID]:
     groups = by_owner([job for job, _ in completed])
     runs = {job.id: run for job, run in completed} if results or job_log.wants(LogState.SUCCESSFUL) else {}
@@ -91,16 +93,36 @@ def _complete(
 
 
 def _delete(
-    using: str, owner: str, jobs: Sequence[AcquiredJob], runs: dict[UUID, Run], results: Mapping[UUID, str]
+    using: str, owner: str, jobs: Sequence[AcquiredJob], runs: dict[UUID, Run], results: Mapping[UUID, Result]
 ) -> set[UUID]:
     """Delete the jobs that are still ours, with a log row for each run in ``runs``; return the ids of the others.
 
     With ``results``, their return values are stored; each job must then have a run and a result.
     """
+    if not tallies.batches_of(jobs):
+        return _delete_plain(using, owner, jobs, runs, results)
+    if dialect(using).writes_in_with:
+        return _delete_plain(using, owner, jobs, runs, results, counted=True)
+    with atomic(using):
+        lost = _delete_plain(using, owner, jobs, runs, results)
+        tallies.count(using, tallies.batches_of([job for job in jobs if job.id not in lost]), completed=1)
+    return lost
+
+
+def _delete_plain(
+    using: str,
+    owner: str,
+    jobs: Sequence[AcquiredJob],
+    runs: dict[UUID, Run],
+    results: Mapping[UUID, Result],
+    *,
+    counted: bool = False,
+) -> set[UUID]:
+    """``counted``: the statement also counts the children of batches."""
     if results:
-        return _delete_and_keep(using, owner, jobs, runs, results)
+        return _delete_and_keep(using, owner, jobs, runs, results, counted)
     if returns_rows(using):
-        return delete_ours(using, owner, jobs, runs)
+        return delete_ours(using, owner, jobs, runs, counted=counted)
     with atomic(using):
         ours = _still_ours(using, owner, jobs)
         _write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
@@ -109,23 +131,29 @@ def _delete(
 
 
 def _delete_and_keep(
-    using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run], results: Mapping[UUID, str]
+    using: str,
+    owner: str,
+    jobs: Sequence[AcquiredJob],
+    runs: Mapping[UUID, Run],
+    results: Mapping[UUID, Result],
+    counted: bool,
 ) -> set[UUID]:
     if result_statement.is_possible(using):
         told = {job.id: runs[job.id] for job in jobs}
         log = job_log.wants(LogState.SUCCESSFUL)
-        return result_statement.delete_and_keep(using, owner, jobs, told, results, log)
+        return result_statement.delete_and_keep(using, owner, jobs, told, results, log, counted=counted)
     with atomic(using):
         ours = _still_ours(using, owner, jobs)
         if job_log.wants(LogState.SUCCESSFUL):
             _write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
         tasks = Job.objects.using(using).filter(pk__in=ours).exclude(task_backend="")
-        ends = {
-            pk: End(ResultStatus.SUCCESSFUL, end_of(runs[pk]), runs[pk], (), json.loads(results[pk])) for pk in ours
-        }
-        write_ends(using, list(as_written(tasks)), ends)
+        write_ends(using, list(as_written(tasks)), {pk: _end(runs[pk], results[pk]) for pk in ours})
         delete_rows(Job.objects.using(using).filter(pk__in=ours))
     return {job.id for job in jobs} - ours
+
+
+def _end(run: Run, result: Result) -> End:
+    return End(ResultStatus.SUCCESSFUL, end_of(run), run, (), json.loads(result.text), result.keep_for)
 
 
 def _still_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID]:

@@ -6,7 +6,7 @@ The portable form is in :mod:`~jobexec.operations.settle.complete`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,7 @@ from jobexec.models import Job, JobLog, LogState
 
 from ..history.job_log import COPIED
 from ..rows.fencing import held_sql
+from ..rows.tallies import COUNTED, OPEN, batches_of, look_after
 from ..sql.dialect import dialect
 from ..sql.locks import atomic
 from ..values.acquired_job import AcquiredJob
@@ -37,11 +38,14 @@ _INSERT = _INTO.format(rest=", ".join(_REST))
 _EMPTY = ", ".join("''" for _ in _REST)
 
 
-def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run]) -> set[UUID]:
+def delete_ours(
+    using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run], *, counted: bool = False
+) -> set[UUID]:
     """Delete the jobs that ``owner`` still holds at their revision, and return the ids of the others.
 
     A log row is written for each deleted job in ``runs``, which must contain all or none of the jobs. Rows that are not
-    ours are not changed; no other rows are read, and no row is locked before it is deleted.
+    ours are not changed; no other rows are read, and no row is locked before it is deleted. With ``counted``, where
+    WITH can write, children of batches are counted.
     """
     connection, spelled = connections[using], dialect(using)
     parameters: dict[str, Any] = {"owner": owner}
@@ -49,13 +53,30 @@ def delete_ours(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mappi
     if runs:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
     with connection.cursor() as cursor:
+        if counted:
+            batches = batches_of(jobs)
+            parameters["batches"] = [str(id) for id in batches]
+            statement = _logged_at_once(condition, counted=True) if runs else _counted(condition)
+            cursor.execute(statement, parameters | (as_arrays(runs) if runs else {}))
+            return lost_of_batches(using, cursor, jobs, batches)
         if not runs:
             cursor.execute(f"DELETE FROM {_JOB} WHERE {condition} RETURNING id", parameters)
         elif spelled.writes_in_with:
-            cursor.execute(_logged_at_once(condition), parameters | as_arrays(runs))
+            cursor.execute(_logged_at_once(condition, counted=False), parameters | as_arrays(runs))
         else:
             return _logged_before(using, cursor, condition, parameters, jobs, runs)
         return lost(cursor, jobs)
+
+
+def lost_of_batches(using: str, cursor: Any, jobs: Sequence[AcquiredJob], batches: Collection[UUID]) -> set[UUID]:
+    """Call :func:`lost` for a statement that has also counted children, and look at their batches if that is due."""
+    first = cursor.fetchone()
+    if first is not None:
+        look_after(using, batches, first[1])
+    if cursor.rowcount == len(jobs):
+        return set()
+    deleted = {pk for pk, _ in [*([first] if first else []), *cursor.fetchall()]}
+    return {job.id for job in jobs} - deleted
 
 
 def lost(cursor: Any, jobs: Sequence[AcquiredJob]) -> set[UUID]:
@@ -77,14 +98,21 @@ RETURNED = f"id, attempts, retries, create_time, {_COPIED}"
 
 
 @lru_cache(maxsize=KEPT)
-def _logged_at_once(condition: str) -> str:
+def _counted(condition: str) -> str:
+    return f"""
+        WITH gone AS (DELETE FROM {_JOB} WHERE {condition} RETURNING id, batch_id, handler_type), {COUNTED}
+        SELECT id, {OPEN} FROM gone"""
+
+
+@lru_cache(maxsize=KEPT)
+def _logged_at_once(condition: str, *, counted: bool) -> str:
     return f"""
         WITH run AS (
           SELECT * FROM unnest(%(runs)s::uuid[], %(started)s::timestamptz[], %(durations)s::float8[], %(nodes)s::text[])
           AS run(id, started, duration, node)),
-        gone AS (DELETE FROM {_JOB} WHERE {condition} RETURNING {RETURNED}),
-        {LOGGED}
-        SELECT id FROM gone"""
+        gone AS (DELETE FROM {_JOB} WHERE {condition} RETURNING {RETURNED}{", batch_id" if counted else ""}),
+        {LOGGED}{f", {COUNTED}" if counted else ""}
+        SELECT id{f", {OPEN}" if counted else ""} FROM gone"""
 
 
 def as_arrays(runs: Mapping[UUID, Run]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from jobexec.models.suspension import columns_of
 
 from ..history import job_log
 from ..rows import move_statement
+from ..rows.tallies import count_move
 
 Changes: TypeAlias = Mapping[UUID, Mapping[str, Any]]
 
@@ -32,7 +33,7 @@ COLUMNS = frozenset(
     {
         *("id", "revision", "lock_owner", "retries", "attempts", "lost_runs", "conflicts", "snoozes"),
         *("unknown_since", "retry_plan", "cancel_requested", "suspend_requested", "due_date", "create_time"),
-        *("task_backend", "resource", "waits_for"),
+        *("task_backend", "resource", "batch_id", "waits_for"),
         *job_log.COPIED,
         *(column for scope in SuspensionScope.values for column in columns_of(scope)),
     }
@@ -62,6 +63,7 @@ def depart(
     for there, to, more in departures:
         each = _complete(there, changes)
         move_statement.transfer(using, Job, to, list(each), more, each)
+        count_move(using, there, Job, to)
         moved |= {row.pk: _as_moved(row, to, {**more, **each[row.pk]}) for row in there}
     return moved
 

@@ -22,6 +22,7 @@ from ..notify.signals import announce, failure_signal
 from ..rows.bury_unreadable import UNREADABLE
 from ..rows.exclusive import unlock_all, unlock_instances
 from ..rows.fencing import locked, unlocked
+from ..rows.tallies import hurry_all
 from ..sql.locks import atomic, lock_rows
 from ..values.acquired_job import ALONE_FROM, AcquiredJob
 from ..values.failure import Failure
@@ -53,6 +54,7 @@ def recover_node(using: str, node: ExecutorNode, charged: Charged = _nobody) -> 
     if not Job.objects.using(using).filter(lock_owner=node.lock_owner).exists():
         unlock_all(using, node.lock_owner)
         cluster_lock.release_of(using, node.lock_owner)
+        hurry_all(using)
         remove_node(using, node)
     return count
 

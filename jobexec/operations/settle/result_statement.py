@@ -17,10 +17,11 @@ from jobexec import clock
 from jobexec.models import Job, JobType, ResultStatus, TaskResult
 
 from ..rows.fencing import held_sql
+from ..rows.tallies import COUNTED, OPEN, batches_of
 from ..sql.dialect import dialect
 from ..values.acquired_job import AcquiredJob
-from ..values.run import Run
-from .complete_statement import KEPT, LOGGED, RETURNED, as_arrays, lost
+from ..values.run import Result, Run
+from .complete_statement import KEPT, LOGGED, RETURNED, as_arrays, lost, lost_of_batches
 
 _JOB, _RESULT = Job._meta.db_table, TaskResult._meta.db_table
 
@@ -29,15 +30,17 @@ _KEPT = f"""
     kept AS (
       INSERT INTO {_RESULT} AS there (
         id, backend, handler_type, handler_configuration, category, priority, process_instance_id, tenant_id,
-        create_time, run_after, status, first_time, last_time, end_time, return_value, errors, workers)
+        create_time, run_after, status, first_time, last_time, end_time, expires_at, return_value, errors, workers)
       SELECT id, task_backend, handler_type, handler_configuration, category, priority, process_instance_id, tenant_id,
         create_time, CASE WHEN type = '{JobType.TIMER}' AND attempts = 0 THEN due_date END,
         '{ResultStatus.SUCCESSFUL}', started, started, started + duration * interval '1 second',
+        started + (duration + keep_for) * interval '1 second',
         result::jsonb, '[]', jsonb_build_array(node)
       FROM gone JOIN run USING (id) WHERE task_backend <> ''
       ON CONFLICT (id) DO UPDATE SET status = excluded.status, category = excluded.category,
         priority = excluded.priority, first_time = coalesce(there.first_time, excluded.first_time),
-        last_time = excluded.last_time, end_time = excluded.end_time, return_value = excluded.return_value,
+        last_time = excluded.last_time, end_time = excluded.end_time, expires_at = excluded.expires_at,
+        return_value = excluded.return_value,
         workers = there.workers || excluded.workers)"""
 
 
@@ -51,32 +54,40 @@ def delete_and_keep(
     owner: str,
     jobs: Sequence[AcquiredJob],
     runs: Mapping[UUID, Run],
-    results: Mapping[UUID, str],
+    results: Mapping[UUID, Result],
     log: bool,
+    *,
+    counted: bool = False,
 ) -> set[UUID]:
     """Delete the tasks that ``owner`` still holds at their revision and store their return values.
 
-    ``results`` are the return values as JSON, by id. Returns the ids of the other tasks, for which nothing is written.
-    With ``log`` a log row is written for each run.
+    ``results`` are by id. Returns the ids of the other tasks, for which nothing is written.
+    With ``log`` a log row is written for each run; with ``counted`` children of batches are counted.
     """
     connection = connections[using]
-    parameters: dict[str, Any] = {"owner": owner, **as_arrays(runs), "results": [results[pk] for pk in runs]}
+    parameters: dict[str, Any] = {"owner": owner, **as_arrays(runs)}
+    parameters["results"] = [results[pk].text for pk in runs]
+    parameters["kept"] = [keep_for and keep_for.total_seconds() for keep_for in (results[pk].keep_for for pk in runs)]
     condition = held_sql(jobs, parameters, dialect(using))
     if log:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
     with connection.cursor() as cursor:
-        cursor.execute(_statement(condition, log), parameters)
+        if counted:
+            batches = batches_of(jobs)
+            cursor.execute(_statement(condition, log, counted), {**parameters, "batches": [str(id) for id in batches]})
+            return lost_of_batches(using, cursor, jobs, batches)
+        cursor.execute(_statement(condition, log, counted), parameters)
         return lost(cursor, jobs)
 
 
 @lru_cache(maxsize=KEPT)
-def _statement(condition: str, log: bool) -> str:
+def _statement(condition: str, log: bool, counted: bool) -> str:
     return f"""
         WITH run AS (
           SELECT * FROM unnest(
             %(runs)s::uuid[], %(started)s::timestamptz[], %(durations)s::float8[], %(nodes)s::text[],
-            %(results)s::text[]) AS run(id, started, duration, node, result)),
+            %(results)s::text[], %(kept)s::float8[]) AS run(id, started, duration, node, result, keep_for)),
         gone AS (DELETE FROM {_JOB} WHERE {condition}
-          RETURNING {RETURNED}, type, task_backend, handler_configuration),
-        {f"{LOGGED}," if log else ""}{_KEPT}
-        SELECT id FROM gone"""
+          RETURNING {RETURNED}, type, task_backend, handler_configuration{", batch_id" if counted else ""}),
+        {f"{LOGGED}," if log else ""}{f"{COUNTED}," if counted else ""}{_KEPT}
+        SELECT id{f", {OPEN}" if counted else ""} FROM gone"""

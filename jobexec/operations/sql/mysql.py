@@ -17,6 +17,7 @@ class MySQL(Dialect):
     orders_by_constants = False
     native_types = True
     given_rows = "hinted values"
+    shares = "LOCK IN SHARE MODE"
     rank = (
         "greatest({0}, least({1}, "
         "floor(timestampdiff(MICROSECOND, '1970-01-01', coalesce(source.due_date, %s)) / 1000)"

@@ -38,6 +38,8 @@ class Dialect:
     row_place: ClassVar[str] = "id"
     #: The end of a SELECT that locks its rows and skips those that are locked.
     skip_locked: ClassVar[str] = ""
+    #: The end of a SELECT whose rows other transactions may lock in the same way, but not delete; "" without such.
+    shares: ClassVar[str] = ""
     #: The keyword that makes a subquery in WITH run once.
     materialized: ClassVar[str] = ""
     #: The function that returns the position of one text in another.
@@ -141,6 +143,6 @@ class Dialect:
         return f"SELECT DISTINCT {column} FROM {table}"
 
     def serial_key(self, table: str) -> str:
-        """Return :func:`~jobexec.models.exclusive_lock.serial_key_expression` of a job table as SQL."""
+        """Return :func:`~jobexec.models.locks.serial_key_expression` of a job table as SQL."""
         of_tenant = f"{table}.tenant_id || {self.separator} || {table}.process_instance_id"
         return f"CASE WHEN {table}.tenant_id = '' THEN {table}.process_instance_id ELSE {of_tenant} END"

@@ -26,6 +26,7 @@ class PostgreSQL(Dialect):
     given_rows = "arrays"
     row_place = "ctid"
     skip_locked = "FOR UPDATE SKIP LOCKED"
+    shares = "FOR KEY SHARE"
     materialized = "MATERIALIZED"
     text_position = "strpos"
     rank = (

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from jobexec.models import AbstractJob, ExclusiveLock
-from jobexec.models.exclusive_lock import possible_instances, serial_key_expression
+from jobexec.models.locks import possible_instances, serial_key_expression
 
 _Row = TypeVar("_Row", bound=AbstractJob)
 

@@ -1,4 +1,4 @@
-"""The state and result of a task, from its job and the row of its attempts, in one query."""
+"""The state and result of a task or of a job that keeps its result, from its job and its attempts, in one query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from django.db.models import CharField, DateTimeField, F, IntegerField, TextFiel
 from django.db.models.functions import Cast, Coalesce
 
 from jobexec.conf import get_settings
-from jobexec.models import HANDLER_TABLES, AbstractJob, JobType, ResultStatus, TaskResult
+from jobexec.encryption import unseal, unseal_result
+from jobexec.models import JOB_TABLES, AbstractJob, ExternalWorkerJob, JobType, ResultStatus, TaskResult
 
 from ..targets.lookup import as_id
 
@@ -56,6 +57,9 @@ def find_task_result(id: UUID | str, using: str) -> TaskSight | None:
 
     One statement over the job tables and the results, hence one snapshot: each end of an attempt is one commit, so a
     job that is just ending is always found, and an attempt is never seen both as running and as ended.
+
+    Raises :class:`~jobexec.exceptions.DecryptionFailed` and :class:`~jobexec.exceptions.NotDecryptableYet` for an
+    encrypted task that this process cannot read.
     """
     wanted = as_id(id)
     if wanted is None:
@@ -65,7 +69,8 @@ def find_task_result(id: UUID | str, using: str) -> TaskSight | None:
     living = next((look for look in found if look.place not in ResultStatus.values), None)
     if living is not None and living.backend:
         return _alive(living, result, using)
-    return None if result is None else _over(result)
+    # READY without a job: the function has stopped keeping results between two attempts.
+    return None if result is None or result.place == ResultStatus.READY else _over(result)
 
 
 @dataclass(slots=True)
@@ -101,7 +106,7 @@ _NAMES = (
     *("begun_", "until_", "end_", "owner_", "type_", "message_", "stack_", "attempts_"),
     *("errors_", "workers_", "value_"),
 )
-_DEAD = frozenset(table.state for table in HANDLER_TABLES if table.dead)
+_DEAD = frozenset(table.state for table in JOB_TABLES if table.dead)
 _NO_TIME = Value(None, output_field=DateTimeField())
 
 
@@ -124,7 +129,7 @@ def _rows(id: UUID, using: str) -> Iterator[tuple[Any, ...]]:
 def _statement(using: str, vendor: str) -> tuple[Any, str, Sequence[Any], Any]:
     """The statement for any id, built once: the ORM takes ten times as long for it as for everything else."""
     some = UUID(int=0)
-    rows = _results(some, using).union(*(_living(table, some, using) for table in HANDLER_TABLES), all=True)
+    rows = _results(some, using).union(*(_living(table, some, using) for table in JOB_TABLES), all=True)
     compiler = rows.query.get_compiler(using)
     sql, parameters = compiler.as_sql()
     return compiler, sql, parameters, TaskResult._meta.pk.get_db_prep_value(some, connections[using])
@@ -187,7 +192,7 @@ def _over(result: _Look) -> TaskSight:
         last_attempted_at=result.until,
         errors=_errors(result.errors),
         worker_ids=_list(result.workers),
-        return_value=_json(result.return_value, None),
+        return_value=unseal_result(_json(result.return_value, None), result.id),
     )
 
 
@@ -222,6 +227,8 @@ def _alive(job: _Look, result: _Look | None, using: str) -> TaskSight:
 
 
 def _locked_at(job: _Look, using: str) -> datetime | None:
+    if job.place == ExternalWorkerJob.state:  # its worker has said how long it needs
+        return None
     return job.until and job.until - get_settings().engine(using).lock_time
 
 
@@ -231,7 +238,7 @@ def _last_words(job: _Look) -> dict[str, str]:
 
 
 def _shared(look: _Look) -> dict[str, Any]:
-    configuration = _json(look.arguments, {})
+    configuration = unseal(_json(look.arguments, {}), look.handler_type, look.id)
     if not isinstance(configuration, dict):
         configuration = {}
     args, kwargs = configuration.get("args"), configuration.get("kwargs")

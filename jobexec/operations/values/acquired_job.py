@@ -14,9 +14,11 @@ from django.db.models.lookups import LessThanOrEqual
 
 from jobexec.exceptions import JobNotFound
 from jobexec.models import Job
-from jobexec.models.exclusive_lock import serial_key
+from jobexec.models.locks import serial_key
 
+from ..sql.portable import Dialect
 from .category_turns import Turns
+from .followers import Followers
 from .tenant_room import TenantRoom
 
 #: A job with at least this number of lost runs runs alone in its process; if that run is lost too, the job killed it.
@@ -56,6 +58,7 @@ class AcquiredJob:
         "expires_at",
         "resource",
         "message",
+        "batch_id",
     )
 
     using: str
@@ -79,11 +82,16 @@ class AcquiredJob:
     expires_at: datetime | None
     resource: str | None
     message: str | None
+    batch_id: UUID | None
     configuration: str | None
     #: Only in a wide scope, see :class:`ServedJobs`; None if it was not fetched.
     traceparent: str | None = None
     #: The share of the named acquisition that has acquired the job; '' is the engine's only one.
     acquired_by: str = ""
+    #: The jobs that its run enqueues and keeps, see :class:`Followers`; never None if it is one of those itself.
+    followers: Followers | None = None
+    #: Whether its run has ended, and keeps no more jobs.
+    ended: bool = False
 
     def held(self) -> QuerySet[Job]:
         """The row, as long as this acquisition holds it."""
@@ -134,9 +142,20 @@ def columns(wide: bool = False) -> tuple[str | Expression, ...]:
     return (*AcquiredJob.COLUMNS, _SHORT, *(WIDE if wide else ()))
 
 
+def columns_sql(spelled: Dialect, wide: bool = False) -> str:
+    """Return :func:`columns` as SQL, for databases whose dialect spells short JSON."""
+    configuration = spelled.short_json("handler_configuration", LONG)
+    return ", ".join((*AcquiredJob.COLUMNS, configuration, *(WIDE if wide else ())))
+
+
 def from_row(row: tuple[Any, ...], using: str, owner: str) -> AcquiredJob:
     """Build the job from a row selected with :func:`columns`, as it was before locking."""
     return AcquiredJob(using, owner, *row)
+
+
+def in_order(job: AcquiredJob) -> tuple[int, int]:
+    """Sort key: the acquisition order within a category."""
+    return job.rank, job.id.int
 
 
 def batches(jobs: Iterable[AcquiredJob]) -> list[list[AcquiredJob]]:

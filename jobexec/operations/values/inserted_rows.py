@@ -75,10 +75,15 @@ class CreatedJobs(Sequence[NewJob]):
         ids: Sequence[UUID],
         configurations: Sequence[str],
         waits: Sequence[Wait] | None = None,
+        held: tuple[Mapping[str, Any], int] | None = None,
     ) -> None:
-        """``configurations`` are the JSON texts of ``handler_configuration``; all other columns are the same, except
-        the messages for which the jobs wait, if there are ``waits``."""
+        """``configurations`` are the JSON texts of ``handler_configuration``; all other columns are the same.
+
+        Except for the messages for which the jobs wait, if there are ``waits``, and for ``held``: further columns, and
+        the number of the first rows that have them.
+        """
         self._using, self._table, self._columns = using, table, columns
+        self._held, self._first = held if held is not None else ({}, 0)
         self._configurations, self._waits = configurations, waits
         self._rows: dict[int, Any] = {}
         #: The ids of the rows, available without creating instances.
@@ -115,6 +120,7 @@ class CreatedJobs(Sequence[NewJob]):
             columns = dict(self._columns, id=self.ids[number], handler_configuration=configuration)
             if self._waits is not None:
                 columns["waits_for"], columns["waits_for_key"] = self._waits[number]
+            columns |= self._held if number < self._first else {}
             # Threads that access a row at the same time get the same instance.
             row = self._rows.setdefault(number, instance(self._using, self._table, columns))
         return row

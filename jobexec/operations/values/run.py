@@ -1,10 +1,10 @@
-"""The timing of a run, whatever its outcome."""
+"""The timing of a run, whatever its outcome, and its result if that is kept."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from jobexec.models import AbstractJob
 
@@ -18,6 +18,13 @@ class Run:
     started_at: datetime
     duration: float
     node: str
+
+
+class Result(NamedTuple):
+    """A return value as JSON, and how long it is kept, if not for RESULT_TTL."""
+
+    text: str = "null"
+    keep_for: timedelta | None = None
 
 
 def timing(row: AbstractJob, run: Run) -> dict[str, Any]:

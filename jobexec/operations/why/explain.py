@@ -13,6 +13,7 @@ from jobexec.models import AbstractJob, ExternalWorkerJob
 from ..sql.server_time import time_of
 from ..targets.lookup import as_id, find_job
 from . import external, held, over, waiting
+from .batch import batch_reasons
 from .facts import HEAVY, Facts, Reason
 
 #: The number of attempts at a job that changes while it is examined.
@@ -24,7 +25,8 @@ class Explanation:
     """Every reason that applies at the time ``at`` (the database's time), the decisive one first.
 
     ``job`` is its row, with large columns deferred, or None if no table contains it; ``state`` is the state of its
-    table, ``over`` for a job that only the log contains and ``unknown`` for a job without any trace.
+    table, ``over`` for a job that only the log contains and ``unknown`` for a job without any trace. For a batch of
+    jobs it is the state of the batch.
     """
 
     id: str
@@ -43,11 +45,11 @@ class Explanation:
 
 
 def why(id: UUID | str, *, using: str) -> Explanation:
-    """Explain why this job is not running, or where it runs. Read-only; a dozen statements, all bounded.
+    """Explain why this job is not running, or where it runs; or why a batch of jobs is not over.
 
-    The texts are in the active language. If the job moves or changes meanwhile, it is examined again, so that the
-    reasons match the row. (Neither Camunda nor Flowable answers this question.) An invalid id counts as the id of an
-    unknown job.
+    Read-only; a dozen statements, all bounded. The texts are in the active language. If the job moves or changes
+    meanwhile, it is examined again, so that the reasons match the row. (Neither Camunda nor Flowable answers this
+    question.) An invalid id counts as the id of an unknown job.
     """
     explanation = _look(id, using)
     for _ in range(_LOOKS - 1):
@@ -62,6 +64,8 @@ def _look(id: UUID | str, using: str) -> Explanation:
     try:
         job = find_job(id, using, defer=HEAVY)
     except JobNotFound:
+        if (wanted := as_id(id)) is not None and (found := batch_reasons(wanted, using, now)) is not None:
+            return Explanation(str(wanted), using, now, None, found[0].state, found[1])
         reasons = over.gone(id, using, now)
         state = "unknown" if reasons[0].code == "not_found" else "over"
         return Explanation(str(as_id(id) or id), using, now, None, state, reasons)

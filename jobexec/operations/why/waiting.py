@@ -27,6 +27,8 @@ def reasons(facts: Facts) -> list[Reason]:
         found += message.reasons(facts)
     elif isinstance(job, BlockedJob):
         found += blocked.reasons(facts)
+        if is_external(job):  # executors give permits, also of what they do not run
+            found += nodes.no_node(facts)
     elif not isinstance(job, Job):
         found += _not_due(facts)
     # A suspended external job does not go to a node.

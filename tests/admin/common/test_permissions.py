@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+import jobexec
 from jobexec import clock, operations
 from jobexec.models import (
     JOB_TABLES,
     Batch,
+    BatchTally,
     BlockedJob,
     DeadLetterJob,
     Deployment,
@@ -99,6 +101,8 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (FailureGroup, "requeue", "requeue_deadletterjob", RETRIES),
     (Batch, "suspend", "manage_batch", {}),
     (Batch, "activate", "manage_batch", {}),
+    (Batch, "seal", "manage_batch", {}),
+    (Batch, "retry", "manage_batch", {}),
     (Batch, "cancel", "manage_batch", {}),
     (Batch, "delete_selected", "delete_batch", {}),
     (JobDefinition, "activate", "activate_job", {}),
@@ -173,6 +177,11 @@ def a_failure_group(action: str) -> FailureGroup:
 
 
 def a_batch(action: str) -> Batch:
+    if action in ("seal", "retry"):
+        batch_of_jobs = jobexec.batch()
+        data.dead_letter(batch_id=batch_of_jobs.id)
+        BatchTally.objects.create(batch_id=batch_of_jobs.id, added=1, failed=1)
+        return batch_of_jobs.row
     batch = data.batch()
     if action == "activate":
         operations.suspend(process_instance_id=batch.process_instance_id)

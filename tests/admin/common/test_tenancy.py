@@ -7,6 +7,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 from django.urls import reverse
 
+import jobexec
 from jobexec import clock, operations
 from jobexec.admin.common import batching
 from jobexec.admin.common.tenancy import tenants_of
@@ -38,6 +39,7 @@ from jobexec.models import (
     TaskResult,
     TimerJob,
 )
+from jobexec.operations.batches.jobs import EXECUTION
 from jobexec.operations.query.stored_filter import resolve
 from tests.support.suite.tiers import some
 
@@ -262,14 +264,24 @@ def test_a_batch_over_several_tenants_is_seen_by_who_started_it(db, monkeypatch)
 
 def test_batches_of_all_are_not_those_of_jobs_without_a_tenant(db):
     clerk, batch = client_of("- acme"), data.batch()
-    own = data.make(Job, batch_id=batch.pk, handler_configuration={"args": ["0123"]})
-    free = data.make(Job)
+    own = data.make(Job, batch_id=batch.pk, handler_type=EXECUTION, handler_configuration={"args": ["0123"]})
+    child = data.make(Job, batch_id=batch.pk)
     assert shown(clerk.get(list_url(Batch))) == []
-    assert shown(clerk.get(list_url(Job))) == [free.pk]
+    assert shown(clerk.get(list_url(Job))) == [child.pk]
     assert clerk.get(page_url(own)).status_code == 404
     assert clerk.get(f"{list_url(Job)}locate/{own.pk}/").status_code == 404
     clerk.act(Job, "cancel", [own])
     assert Job.objects.filter(pk=own.pk, cancel_requested=False).exists()
+
+
+def test_batches_of_jobs_and_their_jobs_are_of_their_tenant(acme):
+    ours, theirs = jobexec.batch(tenant_id="acme"), jobexec.batch(tenant_id="beta")
+    mine = data.make(Job, batch_id=ours.id, tenant_id="acme")
+    data.make(Job, batch_id=theirs.id, tenant_id="beta")
+    assert shown(acme.get(list_url(Batch))) == [ours.id]
+    assert shown(acme.get(list_url(Job))) == [mine.pk]
+    assert acme.get(page_url(ours.row)).status_code == 200
+    assert acme.get(page_url(theirs.row)).status_code == 404
 
 
 def test_the_page_of_a_job_tells_nothing_of_others_in_its_process_instance(acme):

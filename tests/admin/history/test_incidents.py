@@ -1,9 +1,13 @@
 """Incidents and groups of failures: what needs a person, and how often it went wrong the same way."""
 
 import pytest
+from django.urls import reverse
 
 from jobexec import operations
-from jobexec.models import DeadLetterJob, FailureGroup, Incident, IncidentState, Job, JobLog
+from jobexec.conf.resources import BreakerProfile
+from jobexec.models import DeadLetterJob, FailureGroup, Incident, IncidentState, Job, JobLog, Resource
+from jobexec.operations.history.incidents import open_breaker_incident
+from jobexec.operations.resources.breaker import open_breaker
 from tests.support.audit import audit_log
 
 from .. import data
@@ -115,3 +119,25 @@ def test_filters_by_a_text_keep_the_other_parameters(admin):
         "process definition"
         not in admin.get(list_url(DeadLetterJob)).content.decode().lower().split("changelist-filter")[1]
     )
+
+
+def test_that_of_a_breaker_leads_to_its_resource(admin):
+    resource = data.resource()
+    open_breaker_incident("default", resource.pk, "12 of 20 calls failed")
+    row = Incident.objects.get()
+    for response in (admin.get(list_url(Incident)), admin.get(page_url(row))):
+        text = response.content.decode()
+        assert resource.pk in text and page_url(resource) in text and "12 of 20 calls failed" in text
+    told = admin.told(admin.act(Incident, "requeue", [row], retries="4"))
+    assert "it is a circuit breaker&#x27;s" in told[-1][1] or "it is a circuit breaker's" in told[-1][1]
+    assert Incident.objects.get().state == IncidentState.OPEN
+    admin.act(Incident, "annotate", [row], annotation="They know.")
+    assert Incident.objects.get().annotation == "They know."
+
+
+def test_the_dashboard_names_an_open_breaker(admin, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": {"pay.example": {"breaker": "fast"}}}
+    open_breaker("default", "pay.example", BreakerProfile(), "12 of 20 calls failed")
+    text = admin.get(reverse("admin:app_list", args=["jobexec"])).content.decode()
+    assert "The circuit breaker of pay.example is open: 12 of 20 calls failed" in text
+    assert list_url(Resource) in text

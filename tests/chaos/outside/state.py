@@ -35,7 +35,7 @@ def look() -> dict[str, Any]:
         cursor.execute("SELECT job_id, count(*) FROM chaos_effect GROUP BY job_id")
         effects = dict(cursor.fetchall())
     logs = JobLog.objects.order_by("pk").values(*_LOGGED)
-    incidents = Incident.objects.filter(state=IncidentState.OPEN)
+    incidents = Incident.objects.filter(state=IncidentState.OPEN, resource=None)
     return {
         "rows": rows,
         "logs": [{**log, "job_id": str(log["job_id"])} for log in logs],

@@ -3,13 +3,16 @@
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError, connection, transaction
 
+import jobexec
 from jobexec import clock, operations
 from jobexec.identifiers import uuid7
+from jobexec.operations.batches.of_jobs import count_added
 from tests.chaos.journal import Journal, now
 from tests.chaos.mixtures import CUSTOMERS, Mixture
 
@@ -22,6 +25,18 @@ FAR = 86_400
 _USING = "default"
 
 
+def _create_batch(name: str, rows: list[dict[str, Any]]) -> None:
+    """The same as a batch, in one transaction; the journal knows its children by its name."""
+    from tests.chaos.jobs import all_done, not_all_done
+
+    with transaction.atomic(using=_USING):
+        done, not_done = all_done.s(), not_all_done.s()
+        tenant = rows[0]["tenant_id"]
+        with jobexec.batch(name=name, on_success=done, on_failure=not_done, tenant_id=tenant, using=_USING) as batch:
+            operations.create_jobs(_USING, [{**row, "batch_id": batch.id} for row in rows])
+            count_added(_USING, batch.row, len(rows))
+
+
 class People:
     """Acts from time to time, by a chance that the seed decides. Errors of a database that is away are told."""
 
@@ -31,6 +46,7 @@ class People:
         self._killers_until = killers_until
         self._chance = random.Random(f"people {seed}")
         self._sharing = random.Random(f"resources {seed}")
+        self._batching = random.Random(f"batches {seed}")
         self._jobs: list[UUID] = []
         self._held: list[dict[str, Any]] = []  # the scopes that were suspended, the last one first
         self._operators = Operators(random.Random(f"operators {seed}"), journal, self._tried)
@@ -55,15 +71,17 @@ class People:
         if resource is not None:
             shared["resource"] = resource
         rows = [self._job() | shared for _ in range(chance.randint(1, mixture.batch))]
+        batch = str(uuid7()) if self._batching.random() < mixture.batched else ""
         told = [
             {key: row[key] for key in ("id", "exclusive", "atomic", "retries", "priority")}
             | {"now": "due_date" not in row and resource is None, "resource": resource}
-            | {"kind": kind, "instance": shared["process_instance_id"], "tenant": shared["tenant_id"]}
+            | {"kind": kind, "instance": shared["process_instance_id"], "tenant": shared["tenant_id"], "batch": batch}
             for row in rows
             if (kind := row.pop("kind"))
         ]
         self._journal.write("creating", jobs=told)
-        if self._tried("created", lambda: operations.create_jobs(_USING, rows), jobs=[row["id"] for row in rows]):
+        create = partial(_create_batch, batch, rows) if batch else partial(operations.create_jobs, _USING, rows)
+        if self._tried("created", create, jobs=[row["id"] for row in rows]):
             self._jobs += [row["id"] for row in rows]
         if mixture.people and chance.random() < 0.3:
             self._operators.record()
@@ -118,8 +136,9 @@ class People:
             "effect": lambda: ("effect", [short, 0], {}),
             "effect-slow": lambda: ("effect", [long, 0], {}),
             "effect-flaky": lambda: ("effect", [short, chance.randint(1, 2)], {}),
+            "chain": lambda: ("chain", [short / 2, chance.randint(1, 15)], {}),
             "killer": lambda: ("killer", [chance.choice(["exit", "kill"]), 999], {"retries": 1}),
-            "killer-once": lambda: ("killer", [chance.choice(["exit", "kill"]), 1], {"retries": 2}),
+            "killer-once": lambda: ("killer", [chance.choice(["exit", "kill", "between"]), 1], {"retries": 2}),
         }
         return makers[kind]()
 

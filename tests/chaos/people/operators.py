@@ -1,5 +1,5 @@
 """What operators do: batches, overriding priorities, suspensions of what is to come, locks by hand, resources that are
-held; and records of history that belong to a transaction."""
+held, limited or broken; and records of history that belong to a transaction."""
 
 import random
 from collections.abc import Callable
@@ -11,11 +11,13 @@ from uuid import UUID, uuid4
 from django.db import transaction
 
 from jobexec import clock, operations
+from jobexec.conf.resources import breaker
 from jobexec.exceptions import BatchNotFound, BatchOver
 from jobexec.models import JOB_TABLES, JobDefinition
 from jobexec.operations.enqueue.record_history import record_history
+from jobexec.operations.resources.breaker import open_breaker
 from tests.chaos.journal import Journal
-from tests.chaos.mixtures import CUSTOMERS, LEDGER, NEVER
+from tests.chaos.mixtures import CUSTOMERS, LEDGER, NEVER, RESOURCES
 
 _USING = "default"
 
@@ -61,6 +63,8 @@ class Operators:
             (2, "suspend-scope", lambda: operations.suspend(include_jobs=False, using=_USING, **scope)),
             (2, "unlock", lambda: operations.unlock(some, using=_USING)),
             (2, "hold-resource", self._hold_resource),
+            (2, "limit-resource", self._limit_resource),
+            (1, "break-resource", self._break_resource),
             (1, "override", lambda: _override(definition, chance.randint(-3, 3), cascade=chance.random() < 0.3)),
             (1, "override", lambda: operations.clear_overriding_priority(definition, using=_USING)),
         ]
@@ -75,6 +79,18 @@ class Operators:
         until = clock.now(_USING) + timedelta(seconds=chance.choice([1, 2, 4]))
         name = chance.choice(["gate", f"customer:{chance.randrange(CUSTOMERS)}"])
         operations.hold_resource(name, until=until, using=_USING)
+
+    def _limit_resource(self) -> None:
+        """Lower a limit, or take that back. Never above that of the settings, by which the runs are judged."""
+        name = self._chance.choice(["gate", "line"])
+        operations.set_resource_limits(name, limit=self._chance.choice([1, 2, None]), using=_USING)
+
+    def _break_resource(self) -> None:
+        """Open the breaker of the line, as a node does that has seen calls fail; or close it, whatever it has seen."""
+        if self._chance.random() < 0.3:
+            operations.release_resource("line", using=_USING)
+        else:
+            open_breaker(_USING, "line", breaker(RESOURCES["line"]["breaker"]), "It was cut.")
 
     def _start_batch(self, jobs: list[UUID]) -> None:
         chance = self._chance

@@ -19,6 +19,8 @@ from .jobs import (
 from .keys import calls_fail_only_in_conflicts, duplicates_have_a_holder, no_key_has_two_jobs
 from .operators import (
     batches_end,
+    batches_of_jobs_end,
+    children_are_counted,
     each_dead_letter_has_its_incident,
     meters_count_what_happened,
     no_record_waits,
@@ -64,6 +66,7 @@ ALWAYS: tuple[Rule, ...] = (
     kinds_end_as_they_must,
     records_are_written_once,
     each_dead_letter_has_its_incident,
+    children_are_counted,
     tenants_keep_to_their_limits,
     resources_bear_what_runs,
     rates_are_kept,
@@ -83,6 +86,7 @@ AT_REST: tuple[Rule, ...] = (
     nothing_is_left,
     no_record_waits,
     batches_end,
+    batches_of_jobs_end,
     meters_count_what_happened,
     no_time_is_missing,
 )

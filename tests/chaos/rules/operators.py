@@ -60,6 +60,32 @@ def batches_end(history: History) -> Iterator[Problem]:
             yield Problem("batches", f"batch {pk} ({batch['type']}, {batch['state']}) {text}")
 
 
+def children_are_counted(history: History) -> Iterator[Problem]:
+    """The figures of a batch of jobs are those of its children, and each call that follows it is made at most once."""
+    for batch in history.state["job_batches"]:
+        children = [job for job in history.jobs.values() if job.batch == batch["name"]]
+        completed = sum(bool(job.logged("successful")) for job in children)
+        failed = sum(any(row["table"] == "dead letter" for row in job.rows) for job in children)
+        removed = sum(bool(job.logged("cancelled") or job.logged("deleted")) for job in children)
+        expected = {"total": len(children), "completed": completed, "failed": failed, "cancelled": removed}
+        wrong = {name: batch[name] for name, count in expected.items() if batch[name] != count}
+        if wrong:
+            yield Problem("children", f"batch {batch['name']} counts {wrong}, but there are {expected}")
+        if max(batch["all_done"], batch["not_all_done"]) > 1:
+            yield Problem("children", f"batch {batch['name']} was followed more than once: {batch}")
+        follows = {"completed": "all_done", "failed": "not_all_done"}.get(batch["state"])
+        if follows and not batch[follows]:
+            yield Problem("children", f"batch {batch['name']} has {batch['state']}, and nothing followed: {batch}")
+
+
+def batches_of_jobs_end(history: History) -> Iterator[Problem]:
+    """A sealed batch of jobs whose children are over is over. Its monitor may have lost its nodes."""
+    for batch in history.state["job_batches"]:
+        over = batch["total"] == batch["completed"] + batch["failed"] + batch["cancelled"]
+        if over and batch["state"] == "running" and not batch["stalled"]:
+            yield Problem("children", f"batch {batch['name']} has not come to its end: {batch}")
+
+
 def _wrong(batch: dict[str, Any], jobs: list[list[str]]) -> str:
     if batch["state"] in {"seeding", "running"}:
         waits = any(table == "dead letter" and _DIED in message for table, _, _, message in jobs)

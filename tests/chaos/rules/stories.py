@@ -10,7 +10,7 @@ LEASE = 10.0
 #: What the database says of operators in a story that is not about them.
 PLAIN: dict[str, Any] = {
     **{name: {} for name in ("ledger", "unwritten", "buried")},
-    **{name: [] for name in ("incidents", "dead", "batches", "batch_jobs")},
+    **{name: [] for name in ("incidents", "dead", "batches", "batch_jobs", "job_batches")},
     "meters": {"job-successful": {}, "job-failed": {}},
     "logged": {"successful": {}, "failed": {}},
     "failure_groups": 0,

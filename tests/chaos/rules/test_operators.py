@@ -54,6 +54,27 @@ def test_incidents_are_dead_letters():
         bad(rules.each_dead_letter_has_its_incident, story, "2 dead letters")
 
 
+def of_children(**values):
+    """A batch of two jobs, one done and one dead, that has failed."""
+    story = Story(done={"batch": "b"}, dead={"batch": "b"}, other={})
+    story.log("done", "successful").log("other", "successful").row("dead", "dead letter")
+    counts = {"total": 2, "completed": 1, "failed": 1, "cancelled": 0, "all_done": 0, "not_all_done": 1}
+    story.more = {"job_batches": [{"name": "b", "state": "failed", "stalled": False, **counts, **values}]}
+    return story
+
+
+def test_children_are_counted_and_what_follows_comes_once():
+    good(rules.children_are_counted, of_children())
+    good(rules.children_are_counted, of_children(state="running", not_all_done=0))
+    bad(rules.children_are_counted, of_children(completed=2), "counts {'completed': 2}")
+    bad(rules.children_are_counted, of_children(not_all_done=2), "followed more than once")
+    bad(rules.children_are_counted, of_children(not_all_done=0), "nothing followed")
+    good(rules.batches_of_jobs_end, of_children())
+    good(rules.batches_of_jobs_end, of_children(state="running", completed=0))
+    good(rules.batches_of_jobs_end, of_children(state="running", stalled=True))
+    bad(rules.batches_of_jobs_end, of_children(state="running"), "has not come to its end")
+
+
 def of_batch(*jobs, **values):
     plain = {"id": "b", "type": "requeue", "state": "completed", "total": 5, "changed": 4, "skipped": 1}
     story = Story()

@@ -5,7 +5,9 @@ from collections import Counter
 from django.db.models import Q
 
 from jobexec import clock
-from jobexec.models import JOB_TABLES, BlockedJob, ExclusiveLock, ExecutorNode, HistoryJob, NodeState
+from jobexec.models import JOB_TABLES, Batch, BlockedJob, ExclusiveLock, ExecutorNode, HistoryJob, NodeState
+from jobexec.models.batch import JOBS
+from jobexec.operations.rows.tallies import states
 from jobexec.operations.sql.server_time import database_time
 
 
@@ -21,6 +23,12 @@ def dead_nodes() -> bool:
     return ExecutorNode.objects.filter(Q(state=NodeState.DEAD) | Q(lease_expiration_time__lt=now)).exists()
 
 
+def _held_up() -> list[str]:
+    """The process instances of batches of jobs that wait for a child which nobody lets run any more."""
+    going = [batch.pk for batch in Batch.objects.filter(type=JOBS, state="running")]
+    return [f"batch:{each.id}" for each in states("default", going) if each.figures.open]
+
+
 def at_rest() -> bool:
     """Nothing can run or runs, and no timer is due within a minute. What nodes say of their threads is a bit old."""
     if ExclusiveLock.objects.exists() or ExecutorNode.objects.filter(Q(busy_threads__gt=0) | Q(stuck_threads__gt=0)):
@@ -31,7 +39,8 @@ def at_rest() -> bool:
     if executable._base_manager.exists() or BlockedJob.objects.exists():
         return False
     for table in (timers, HistoryJob):
-        soon = table._base_manager.order_by("due_date").values_list("due_date", flat=True).first()
+        rows = table._base_manager.exclude(process_instance_id__in=_held_up())
+        soon = rows.order_by("due_date").values_list("due_date", flat=True).first()
         if soon is not None and (soon - clock.now()).total_seconds() < 60:
             return False
     return not (executable._base_manager.exists() or BlockedJob.objects.exists())

@@ -9,8 +9,8 @@ from jobexec.executor.pool.fair_queue import FairQueue, runs_alone
 from jobexec.executor.pool.throughput import Throughput
 
 
-def batch(using, size=1, lost_runs=0):
-    return [SimpleNamespace(using=using, share=using, lost_runs=lost_runs) for _ in range(size)]
+def batch(using, size=1, lost_runs=0, followers=None):
+    return [SimpleNamespace(using=using, share=using, lost_runs=lost_runs, followers=None) for _ in range(size)]
 
 
 def fill(shares, using, count):

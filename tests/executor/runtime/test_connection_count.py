@@ -151,6 +151,16 @@ def test_every_alias_has_its_number(alias, configure):
     assert connections_by_alias(get_settings()) == {alias: 15}, "async handlers run in the worker threads"
 
 
+def test_loops_that_only_some_settings_need(alias, configure):
+    configure({"NOTIFY": False}, THREADS=3)
+    ordinary = connections_by_alias(get_settings())[alias]
+    configure({"NOTIFY": False}, THREADS=3, RESOURCES={"pay": {"limit": 1}}, DEAD_LETTER_ALERTS={})
+    assert connections_by_alias(get_settings())[alias] == ordinary + 1
+    alerts = {"team": {"mail": "team@shop.example"}}
+    configure({"NOTIFY": False}, THREADS=3, RESOURCES={"pay": {"limit": 1}}, DEAD_LETTER_ALERTS=alerts)
+    assert connections_by_alias(get_settings())[alias] == ordinary + 2
+
+
 def test_the_number_in_the_documentation_is_right():
     docs = Path(__file__).parents[3] / "docs"
     pages = ["tutorial/first-job.md", "how-to/run-in-production.md", "how-to/use-pgbouncer.md"]

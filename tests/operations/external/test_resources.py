@@ -7,7 +7,7 @@ import pytest
 import jobexec
 from jobexec.exceptions import InvalidJob, JobStateError
 from jobexec.models import BlockedJob, DeadLetterJob, ExternalWorkerJob, Incident, Job, SuspendedJob, TimerJob
-from jobexec.operations import hold_resource, set_due_date, suspend, trigger_due_timers
+from jobexec.operations import activate, hold_resource, set_due_date, suspend, trigger_due_timers
 from jobexec.operations.external import (
     complete_external_job,
     fail_external_job,
@@ -17,7 +17,8 @@ from jobexec.operations.external import (
 from jobexec.operations.external.search import external_jobs_by_key
 from jobexec.operations.resources.promote import blocked_resources, promote
 from jobexec.operations.rows import move_statement
-from tests.support.factories import fetch, make_external, make_job, table_of
+from jobexec.operations.why.explain import why
+from tests.support.factories import fetch, make_external, make_job, make_node, table_of
 
 pytestmark = pytest.mark.every_database
 
@@ -62,6 +63,36 @@ def test_it_shares_its_resource_with_jobs_of_executors(alias):
     complete_external_job(alias, held.key)
     assert look(alias) == 1
     assert table_of(alias, job) is Job
+
+
+def test_after_its_back_off_still_only_workers_with_a_lease_get_it(alias, frozen):
+    (row,) = made(alias, variables={"amount": 5})
+    look(alias)
+    (held,) = fetch(alias, with_lease=True)
+    minute = timedelta(minutes=1)
+    fail_external_job(alias, held.key, retries=2, back_off=minute, lease=held.lease_token, variables={"tried": 1})
+    assert TimerJob.objects.using(alias).get().handler_configuration["lease_token"] == held.lease_token
+    frozen.tick(60)
+    assert trigger_due_timers(alias, 10) == 1
+    assert look(alias) == 1
+    back = ExternalWorkerJob.objects.using(alias).get(pk=row.pk)
+    assert (back.lease_token, "lease_token" in back.handler_configuration) == (held.lease_token, False)
+    assert fetch(alias) == []
+    (again,) = fetch(alias, with_lease=True)
+    assert (again.variables, again.lease_token != held.lease_token) == ({"amount": 5, "tried": 1}, True)
+
+
+def test_also_if_it_was_suspended_meanwhile(alias):
+    (row,) = made(alias)
+    look(alias)
+    (held,) = fetch(alias, with_lease=True)
+    suspend(row.pk, using=alias)
+    fail_external_job(alias, held.key, retries=2, lease=held.lease_token)
+    assert table_of(alias, row) is SuspendedJob
+    activate(row.pk, using=alias)
+    assert look(alias) == 1
+    assert fetch(alias) == []
+    assert len(fetch(alias, with_lease=True)) == 1
 
 
 def test_while_it_backs_off_it_holds_no_permit(alias, frozen):
@@ -153,3 +184,10 @@ def test_bad_input(alias, handle):
     with pytest.raises(InvalidJob, match="on_complete: expected a function whose resource is a name"):
         jobexec.external_job("payment", on_complete="tests.each", using=alias)
     assert not BlockedJob.objects.using(alias).exists()
+
+
+def test_without_an_executor_nobody_gives_permits_and_why_says_so(alias):
+    (row,) = made(alias)
+    assert "no_node" in [reason.code for reason in why(row.pk, using=alias).reasons]
+    make_node(alias, "here")
+    assert "no_node" not in [reason.code for reason in why(row.pk, using=alias).reasons]

@@ -26,7 +26,7 @@ from jobexec.operations.settle.complete import complete_with_results
 from jobexec.operations.tasks.results import find_task_result
 from jobexec.operations.tasks.return_values import encode_return_value
 from jobexec.operations.values.failure import Failure
-from jobexec.operations.values.run import Run
+from jobexec.operations.values.run import Result, Run
 from tests.support import forms
 from tests.support.factories import LEASE_TIME, LOCK_TIME, a_run, acquire, make_job, make_node, make_row, work
 
@@ -95,7 +95,7 @@ def task(alias, **columns):
 
 
 def complete(alias, *ended):
-    return complete_with_results(alias, [(job, a_run(alias), result) for job, result in ended])
+    return complete_with_results(alias, [(job, a_run(alias), Result(result)) for job, result in ended])
 
 
 def test_success_keeps_what_was_returned(alias, form):

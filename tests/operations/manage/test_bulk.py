@@ -113,10 +113,12 @@ def undone(alias, act):
 
 #: Verbs without a form of their own for a page.
 ONE_BY_ONE = {"move_to_dead_letter", "recalculate_due_date"}
+#: No two ciphertexts are equal: tests/operations/manage/test_reencrypt.py compares what they decrypt to.
+WITH_CHANCE = {"reencrypt"}
 
 
 def test_no_verb_is_missing_here():
-    assert set(OPERATIONS) - ONE_BY_ONE - {name.split()[0] for name in VERBS_ON_JOBS} == set()
+    assert set(OPERATIONS) - ONE_BY_ONE - WITH_CHANCE - {name.split()[0] for name in VERBS_ON_JOBS} == set()
 
 
 @pytest.mark.parametrize("table", JOB_TABLES)

@@ -4,9 +4,13 @@ from datetime import timedelta
 
 import pytest
 
+from jobexec.conf.resources import BreakerProfile
 from jobexec.exceptions import InvalidJob
-from jobexec.models import AuditLog, BlockedJob, Job, OperatorType, Resource
+from jobexec.models import AuditLog, BlockedJob, Incident, Job, OperatorType, Resource
 from jobexec.operations import Operator, acting, hold_resource, release_resource, set_resource_limits
+from jobexec.operations.overview import overview
+from jobexec.operations.problems import problems
+from jobexec.operations.resources.breaker import open_breaker
 from jobexec.operations.resources.promote import blocked_resources, promote
 from tests.support.factories import acquire, make_job
 
@@ -136,3 +140,33 @@ def test_an_end_in_the_past(alias, frozen):
         hold_resource("pay.example", until=frozen.now, using=alias)
     blocked(alias, 1)
     assert BlockedJob.objects.using(alias).count() == 1
+
+
+def test_release_closes_the_incident_of_its_breaker(alias):
+    open_breaker(alias, "pay.example", BreakerProfile(), "5 of 5 failed")
+    incident = Incident.objects.using(alias).get()
+    assert (incident.type, incident.state, incident.resource) == ("breakerOpen", "open", "pay.example")
+    hold_resource("pay.example", using=alias)
+    assert Incident.objects.using(alias).get().state == "open"
+    release_resource("pay.example", using=alias)
+    assert Incident.objects.using(alias).get().state == "resolved"
+
+
+def test_a_breaker_that_is_open_is_a_problem_and_a_held_one_is_not(alias, frozen):
+    open_breaker(alias, "pay.example", BreakerProfile(), "5 of 5 failed")
+    blocked(alias, 3, "customer:17")
+    blocked(alias, 2, "customer:18")
+    seen = overview(alias)
+    assert [(each.name, each.breaker, int(each.waiting)) for each in seen.resources] == [
+        ("pay.example", "open", 0),
+        ("customer:17", "", 3),
+        ("customer:18", "", 2),
+    ]
+    told = {problem.code: problem.text for problem in problems(seen)}
+    assert told["breaker"] == "The circuit breaker of pay.example is open: 5 of 5 failed"
+    frozen.tick(31)  # now it lets trial calls through
+    assert "breaker" not in {problem.code for problem in problems(overview(alias))}
+    assert overview(alias).resources[0].breaker == "half open"
+    hold_resource("pay.example", using=alias)
+    assert "breaker" not in {problem.code for problem in problems(overview(alias))}
+    assert overview(alias, tenants=["a"]).resources is None

@@ -16,7 +16,7 @@ from jobexec import clock
 from jobexec.identifiers import uuid7
 from jobexec.models import DeadLetterJob, ExclusiveLock, Job, JobKey, JobLog, SuspendedJob, TimerJob
 from jobexec.models.base import PartialIndex
-from jobexec.models.exclusive_lock import serial_key
+from jobexec.models.locks import serial_key
 from jobexec.operations.rows.exclusive import lock_instances, unlock_instances
 from tests.support.factories import make_job
 

@@ -25,23 +25,6 @@ WAITED_FOR = {
         "jobexec.models.ProcessInstance",
         "jobexec.models.Execution",
     ),
-    "batches": (
-        "@job(on_success)",
-        "jobexec.batch",
-        "jobexec.handlers.batch*",
-        "jobexec.models.JobBatch",
-        "jobexec.models.*BatchCounter*",
-    ),
-    "follow-ups": (
-        "JOBEXEC.*FOLLOW_UP*",
-        "jobexec.*follow_up*",
-        "jobexec.*followup*",
-    ),
-    "encryption": (
-        "@job(encrypted)",
-        "JOBEXEC.*ENCRYPT*",
-        "jobexec.*encrypt*",
-    ),
     "archive": (
         "JOBEXEC.*ARCHIVE*",
         "jobexec.*archive*",

@@ -7,8 +7,10 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.utils.http import content_disposition_header
 
+from jobexec.exceptions import DecryptionFailed, NotDecryptableYet
 from jobexec.gateways.rest.common import caller_of, database
 from jobexec.models import AbstractJob
+from jobexec.operations.external.callbacks import opened
 from jobexec.operations.external.types import Caller
 
 from .bodies import Body
@@ -47,5 +49,8 @@ def _rows(caller: Caller, id: str) -> list[AbstractJob]:
 
 
 def _variables(row: AbstractJob) -> dict[str, Any]:
-    configuration = row.handler_configuration
+    try:
+        configuration = opened(row)
+    except (DecryptionFailed, NotDecryptableYet):
+        return {}
     return {**(configuration.get("variables") or {}), **(configuration.get("local") or {})}

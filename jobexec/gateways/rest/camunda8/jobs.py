@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 
 from jobexec.gateways.auth import REPORTS, RESULTS, audit, client_of, limit
 from jobexec.gateways.rest.common import caller_of, database, nothing
+from jobexec.operations.audit import outlasting
 from jobexec.operations.external import (
     complete_external_job,
     extend_external_deadline,
@@ -132,7 +133,7 @@ def update(request: HttpRequest, body: Mapping[str, Any], job_key: int) -> HttpR
         limit(client_of(request))
     if not changes:
         raise Refused(INVALID_ARGUMENT, "changeset: expected at least one of retries, timeout and priority, got none.")
-    with transaction.atomic(using=database()):
+    with outlasting(), transaction.atomic(using=database()):
         for name, value in changes.items():
             _VERBS[name](database(), job_key, value, lease=body["jobLeaseToken"], caller=caller_of(request))
     if operates:

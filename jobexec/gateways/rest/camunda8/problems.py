@@ -16,6 +16,7 @@ from jobexec.exceptions import (
     JobStateError,
     MessageExists,
     NotAllowed,
+    NotDecryptableYet,
     TooManyRequests,
     WrongWorker,
 )
@@ -53,6 +54,7 @@ _CODES: Mapping[type[Exception], Code] = {
     JobStateError: INVALID_STATE,
     MessageExists: ALREADY_EXISTS,
     WrongWorker: INVALID_STATE,
+    NotDecryptableYet: UNAVAILABLE,
     Overloaded: RESOURCE_EXHAUSTED,
     TooManyRequests: RESOURCE_EXHAUSTED,
     OperationalError: UNAVAILABLE,
@@ -98,7 +100,7 @@ def answer(request: HttpRequest, error: Exception) -> HttpResponse:
     code = code_of(error)
     if code == INTERNAL:
         return problem(request, code, "Unexpected error occurred during the request processing; see the server's log.")
-    if code == UNAVAILABLE:
+    if code == UNAVAILABLE and not isinstance(error, NotDecryptableYet):
         return problem(request, code, "The database does not answer.")
     if isinstance(error, UNSTORABLE):
         return problem(request, code, EXPECTED)

@@ -1,4 +1,4 @@
-"""``jobs batches suspend``, ``activate``, ``cancel`` and ``delete``."""
+"""``jobs batches suspend``, ``activate``, ``seal``, ``retry``, ``cancel`` and ``delete``."""
 
 from __future__ import annotations
 
@@ -81,6 +81,22 @@ CHANGES = (
         "Continue batches; a missing job that a batch needs for that is created again.",
         operations.activate_batch,
         lambda count: ngettext("%(count)d batch continues.", "%(count)d batches continue.", count),
+    ),
+    ChangeBatch(
+        "seal",
+        "Seal batches of jobs: they take no more jobs, and end with the last one.",
+        operations.seal_batch,
+        lambda count: ngettext("%(count)d batch sealed.", "%(count)d batches sealed.", count),
+    ),
+    ChangeBatch(
+        "retry",
+        "Requeue the dead letters of batches of jobs; a batch that has failed goes on.",
+        operations.retry_batch,
+        lambda count: ngettext(
+            "The failed jobs of %(count)d batch are tried again.",
+            "The failed jobs of %(count)d batches are tried again.",
+            count,
+        ),
     ),
     ChangeBatch(
         "cancel",

@@ -27,7 +27,7 @@ class Batches:
     """List batches, the latest first, or run a nested action."""
 
     name = "batches"
-    help = "List batches, the latest first, with their progress; or show, suspend, activate, cancel, delete them."
+    help = "List batches, the latest first, with their progress; or show, suspend, seal, retry, cancel ... them."
     positionals = f" [{'|'.join(each.name for each in _NESTED)} ID]"
 
     def add_options(self, parser: ArgumentParser) -> None:

@@ -11,9 +11,11 @@ from jobexec import clock
 from jobexec.models import Batch
 from jobexec.operations.batches.control import BatchProgress, batch_progress
 from jobexec.operations.values.humanize import distance
+from jobexec.redaction import redact_batch
 
 from ..output.screen import Screen
 from ..output.table import Cell, Column
+from ..output.text import clean
 from ..stats.as_text import number
 
 
@@ -34,8 +36,9 @@ def say_batches(found: Sequence[tuple[Batch, BatchProgress]], screen: Screen) ->
 
 
 def as_object(batch: Batch, so_far: BatchProgress) -> dict[str, Any]:
-    names = ("id", "type", "arguments", "state", "tenant_id", "create_user", "create_time", "end_time")
-    return {**{name: getattr(batch, name) for name in names}, **so_far._asdict()}
+    names = ("id", "type", "name", "state", "tenant_id", "create_user", "create_time", "end_time", "deadline")
+    told = {name: getattr(batch, name) for name in names}
+    return {**told, "arguments": redact_batch(batch), **so_far._asdict()}
 
 
 def _columns() -> list[Column]:
@@ -57,5 +60,5 @@ def _cells(batch: Batch, so_far: BatchProgress, screen: Screen) -> list[Cell | s
     numbers = [number(count) for count in (so_far.total, so_far.changed, so_far.skipped)]
     started = distance(batch.create_time, clock.now(screen.using))
     state = Cell(_("stalled"), screen.style.ERROR) if so_far.stalled else str(batch.get_state_display())
-    named: list[Cell | str] = [str(batch.pk), batch.type, state]
+    named: list[Cell | str] = [str(batch.pk), clean(batch.title), state]
     return [*named, *numbers, failed, started, batch.create_user]

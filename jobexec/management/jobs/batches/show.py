@@ -15,6 +15,7 @@ from jobexec.models import AbstractJob, Batch, BatchFailure
 from jobexec.operations.batches.control import BatchProgress, batch_progress
 from jobexec.operations.query.job_query import JobQuery
 from jobexec.operations.why.facts import HEAVY
+from jobexec.redaction import redact_batch
 
 from ..arguments import values
 from ..output.rows import as_object as job_as_object
@@ -53,7 +54,8 @@ def _show(batch: Batch, limit: int, screen: Screen) -> None:
     using = screen.using
     failed = BatchFailure.objects.using(using).filter(batch_id=batch.pk).order_by("pk")
     failures = list(failed.values_list("job_id", "reason")[:limit])
-    jobs = JobQuery(process_instance_id=batch.process_instance_id).find(using, limit=limit, defer=HEAVY)
+    own = JobQuery(process_instance_id=batch.process_instance_id)
+    jobs = (JobQuery(batch_id=batch.pk) if batch.of_jobs else own).find(using, limit=limit, defer=HEAVY)
     so_far = batch_progress(batch)
     if screen.json:
         told = {"failures": [{"job_id": id, "reason": reason} for id, reason in failures]}
@@ -71,7 +73,7 @@ def _say(
 ) -> None:
     say_batches([(batch, so_far)], screen)
     if batch.arguments:
-        text = json.dumps(batch.arguments, ensure_ascii=False, default=plain)
+        text = json.dumps(redact_batch(batch), ensure_ascii=False, default=plain)
         screen.say(_("Arguments: %(arguments)s") % {"arguments": clean(text)})
     if so_far.stalled:
         screen.say(_stalled(), screen.style.ERROR)
@@ -80,7 +82,7 @@ def _say(
         for id, reason in failures:
             screen.say(f"  {id}  {clean(_(reason))}")
     if jobs:
-        _head(screen, _("its own jobs"))
+        _head(screen, _("its jobs") if batch.of_jobs else _("its own jobs"))
         show_rows(screen, jobs, clock.now(screen.using), indent=2)
 
 

@@ -151,6 +151,10 @@ def _recalculate_options(parser: ArgumentParser) -> None:
     parser.add_argument("--from-creation", action="store_true", help="from the creation of the jobs; default: from now")
 
 
+def _reencrypt_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--plain", action="store_true", help="also encrypt jobs that are not encrypted yet")
+
+
 def _given(*names: str) -> Callable[[Options], dict[str, Any]]:
     return lambda options: {name: options[name] for name in names if options[name] is not None}
 
@@ -227,4 +231,12 @@ SUBCOMMANDS = (
         add_options=_bury_options,
         arguments=_given("reason"),
     ),
+)
+
+REENCRYPT = Subcommand(
+    "reencrypt",
+    "Encrypt the arguments of encrypted jobs with the newest key, so that an old one can be removed.",
+    "reencrypt",
+    add_options=_reencrypt_options,
+    arguments=lambda options: {"plain": True} if options["plain"] else {},
 )

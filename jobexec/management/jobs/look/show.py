@@ -15,13 +15,13 @@ from django.utils.translation import gettext as _
 
 from jobexec import clock
 from jobexec.exceptions import JobNotFound
-from jobexec.models import AbstractJob, JobLog, JobProgress, LogState
+from jobexec.models import AbstractJob, JobLog, JobProgress, LogState, ResultStatus, TaskResult
 from jobexec.operations.rows.bury_unreadable import UNREADABLE
 from jobexec.operations.rows.redaction_by_definition import hide_text_by_definition
 from jobexec.operations.targets.lookup import find_job
 from jobexec.operations.values.humanize import NONE, absolute, both, duration
 from jobexec.operations.why.facts import HEAVY
-from jobexec.redaction import redact_job
+from jobexec.redaction import redact_job, redact_results
 from jobexec.sensitive import hide
 
 from ..arguments import named
@@ -49,12 +49,25 @@ class Show:
             job = find_job(id, using, defer=HEAVY)
         except JobNotFound:
             job = None
+        result = _result(id, using)
         entries = list(JobLog.objects.using(using).filter(job_id=id).order_by("-timestamp", "-pk")[:MOST_ENTRIES])
         if screen.json:
-            screen.tell(_object(id, job, entries, using))
+            told = {} if result is None else {"result": result}
+            screen.tell(_object(id, job, entries, using) | told)
         else:
             _say(id, job, entries, screen)
-        return Exit.DONE if job or entries else Exit.LEFT_ALONE
+            if result is not None:
+                _text(screen, _("Result"), _json(result))
+        return Exit.DONE if job or entries or result else Exit.LEFT_ALONE
+
+
+def _result(id: UUID, using: str) -> dict[str, Any] | None:
+    """The result of a job that keeps it, without sensitive values; None before the end of its first attempt."""
+    rows = TaskResult.objects.using(using).filter(pk=id)
+    for row, shown in redact_results(rows, using):
+        value = {"return_value": shown} if row.status == ResultStatus.SUCCESSFUL else {}
+        return {"status": row.status, "end_time": row.end_time, "expires_at": row.expires_at, **value}
+    return None
 
 
 def _object(id: UUID, job: AbstractJob | None, entries: list[JobLog], using: str) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from django.utils.translation import ngettext
 
 from jobexec.models import OperatorType
-from jobexec.operations.audit import Operator
 from jobexec.operations.targets.for_each import OperationResult
+from jobexec.operations.values.operator import Operator
 
 from .screen import Exit, Screen
 

@@ -25,11 +25,11 @@ def tell_resources(found: Sequence[ResourceStatus], screen: Screen) -> bool:
             screen.tell(each.as_json())
     elif found:
         now = clock.now(screen.using)
-        screen.table(_columns(), [_cells(each, now, screen) for each in found])
+        screen.table(columns(), [cells(each, now, screen) for each in found])
     return bool(found) or screen.json
 
 
-def _columns() -> list[Column]:
+def columns() -> list[Column]:
     return [
         Column(_("resource"), least=12, keep_end=True),
         Column(_("in use"), right=True),
@@ -43,7 +43,7 @@ def _columns() -> list[Column]:
     ]
 
 
-def _cells(status: ResourceStatus, now: datetime, screen: Screen) -> list[Cell | str]:
+def cells(status: ResourceStatus, now: datetime, screen: Screen) -> list[Cell | str]:
     limits = status.limits or ResourceLimits()
     changed = screen.style.WARNING if status.changed else str
     return [

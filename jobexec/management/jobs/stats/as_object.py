@@ -30,6 +30,7 @@ def as_object(seen: Overview) -> dict[str, Any]:
         "suspensions": [_suspension(each) for each in seen.suspensions or []],
         "planned": [_suspension(each) for each in seen.planned or []],
         "batches": [_batch(each) for each in seen.batches or []],
+        "resources": [each.as_json() for each in seen.resources or []],
         "failure_groups": [_group(each) for each in seen.failure_groups or []],
         "traffic": seen.traffic and _traffic(seen.traffic),
     }
@@ -55,8 +56,8 @@ def _suspension(suspension: Suspension) -> dict[str, Any]:
 
 def _batch(running: RunningBatch) -> dict[str, Any]:
     batch = running.batch
-    named = {"id": batch.pk, "type": batch.type, "state": batch.state, "create_time": batch.create_time}
-    return {**named, "create_user": batch.create_user, **running.progress._asdict()}
+    names = ("id", "type", "name", "state", "create_time", "create_user")
+    return {**{name: getattr(batch, name) for name in names}, **running.progress._asdict()}
 
 
 def _group(found: GroupOfFailures) -> dict[str, Any]:

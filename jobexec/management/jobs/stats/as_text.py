@@ -18,6 +18,7 @@ from jobexec.operations.values.humanize import NONE, absolute, distance, duratio
 from ..output.screen import Screen
 from ..output.table import Cell, Column
 from ..output.text import bulleted
+from ..resources.rows import cells, columns
 
 
 def lines(seen: Overview, screen: Screen) -> Iterator[str]:
@@ -26,7 +27,7 @@ def lines(seen: Overview, screen: Screen) -> Iterator[str]:
     for problem in problems(seen):
         for line in bulleted(problem.text, "! ", screen.width):
             yield screen.style.ERROR(line)
-    for part in (_counts, _traffic, _nodes, _timers, _schedules, _suspensions, _batches, _failures):
+    for part in (_counts, _traffic, _nodes, _timers, _schedules, _suspensions, _resources, _batches, _failures):
         yield from part(seen, screen)
 
 
@@ -137,6 +138,11 @@ def _suspension(suspension: Suspension, seen: Overview) -> list[str]:
     return [str(suspension.get_scope_display()), suspension.shown_value, distance(since, seen.now), ends]
 
 
+def _resources(seen: Overview, screen: Screen) -> Iterator[str]:
+    rows = [cells(each, seen.now, screen) for each in seen.resources or []]
+    yield from _part(screen, _("Resources"), columns(), rows)
+
+
 def _batches(seen: Overview, screen: Screen) -> Iterator[str]:
     columns = [
         Column(_("batch")),
@@ -151,7 +157,7 @@ def _batches(seen: Overview, screen: Screen) -> Iterator[str]:
     for each in seen.batches or []:
         batch, so_far = each.batch, each.progress
         numbers = map(number, (so_far.total, so_far.changed, so_far.skipped, so_far.failed_jobs))
-        rows.append([str(batch.pk), batch.type, str(batch.get_state_display()), *numbers])
+        rows.append([str(batch.pk), batch.title, str(batch.get_state_display()), *numbers])
     yield from _part(screen, _("Batches"), columns, rows)
 
 

@@ -1,4 +1,4 @@
-"""One row per process instance, only while one of its exclusive jobs is locked."""
+"""The right to run the exclusive jobs of a process instance, and the right to acquire jobs."""
 
 from __future__ import annotations
 
@@ -77,3 +77,24 @@ class ExclusiveLock(models.Model):
     def tenant_id(self) -> str:
         """The tenant of the process instance."""
         return self.process_instance_id.rpartition(_SEPARATOR)[0]
+
+
+class AcquisitionLock(models.Model):
+    """The right to acquire, held by one lock owner at a time (Flowable: the global acquire lock in ACT_GE_PROPERTY).
+
+    ``token`` grows with every acquisition of the lock. A node that acts under the lock proves by it that no other owner
+    has taken it over since; Flowable does not check that, so a stalled holder goes on and frees its successor's lock.
+    """
+
+    name = NameField(max_length=64, primary_key=True)
+    lock_owner: models.Field[str | None, str | None] = NameField(max_length=255, null=True, blank=True)  # type: ignore[misc,assignment]
+    token = models.PositiveBigIntegerField(default=0)
+    lock_expiration_time = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("acquisition lock")
+        verbose_name_plural = _("acquisition locks")
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return self.name

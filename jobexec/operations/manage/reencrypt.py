@@ -1,0 +1,90 @@
+"""Encrypt again with the newest key, so that an old one can be removed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from jobexec.encryption import envelope_of, key_of, needs_renewal, newest_key, renewed, renewed_result
+from jobexec.exceptions import DecryptionFailed, NotDecryptableYet
+from jobexec.models import JOB_TABLES, AbstractJob, TaskResult
+
+from ..audit import audited, note_rows, part
+from ..sql.locks import lock_rows
+from ..targets.for_each import OperationResult, Target, database_of, for_each
+from .bulk import lock_page
+
+_PAGE = 200
+
+
+@audited
+def reencrypt(target: Target, plain: bool = False, *, using: str | None = None) -> OperationResult:
+    """Encrypt the arguments of jobs with the newest key of ENCRYPTION_KEYS, if another one encrypts them.
+
+    Jobs that are not encrypted stay so, unless ``plain``. Jobs may run meanwhile. One that cannot be decrypted is
+    skipped, with the reason. Raises :class:`~jobexec.exceptions.InvalidJob` without a key.
+    """
+    newest_key()
+    database = database_of(target, using)
+    return for_each(target, database, partial(_row, plain), *JOB_TABLES, bulk=partial(_rows, plain=plain))
+
+
+def _row(plain: bool, row: AbstractJob) -> str | None:
+    if needs_renewal(row.handler_configuration, plain):
+        configuration = renewed(row.handler_configuration, row.handler_type, row.pk)
+        # Without a new revision: a run has read its arguments, or reads them as they are then.
+        table = type(row)._base_manager.using(row._state.db or "default")
+        table.filter(pk=row.pk).update(handler_configuration=configuration)
+    return None
+
+
+def _rows(using: str, table: type[AbstractJob], ids: list[UUID], plain: bool) -> list[UUID]:
+    """The fast form: a page in one transaction; rows that cannot be decrypted are left to the verb."""
+    done = []
+    for row in lock_page(using, table, ids, whole=True):
+        try:
+            _row(plain, row)
+        except (DecryptionFailed, NotDecryptableYet):
+            continue
+        done.append(row.pk)
+    return done
+
+
+@audited
+def reencrypt_results(*, using: str) -> OperationResult:
+    """Encrypt the results of all tasks with the newest key, page by page; those that are not encrypted stay so."""
+    newest_key()
+    result = OperationResult()
+    rows = TaskResult.objects.using(using).order_by("pk").values_list("pk", "handler_configuration", "return_value")
+    last: UUID | None = None
+    while page := list((rows if last is None else rows.filter(pk__gt=last))[:_PAGE]):
+        last = page[-1][0]
+        old = [pk for pk, *values in page if any(envelope_of(each) and needs_renewal(each) for each in values)]
+        if old:
+            _results(using, old, result)
+    return result
+
+
+def _results(using: str, ids: list[UUID], result: OperationResult) -> None:
+    with part(using):
+        done = []
+        for row in lock_rows(TaskResult.objects.using(using).filter(pk__in=ids).order_by("pk")):
+            try:
+                changes = _result(row)
+            except (DecryptionFailed, NotDecryptableYet) as error:
+                result.skipped[row.pk] = str(error)
+                continue
+            TaskResult.objects.using(using).filter(pk=row.pk).update(**changes)
+            done.append(row.pk)
+        note_rows(using, TaskResult, done, [])
+    result.changed += done
+
+
+def _result(row: TaskResult) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    if envelope_of(row.handler_configuration):
+        changes["handler_configuration"] = renewed(row.handler_configuration, row.handler_type, row.pk)
+    if key_of(row.return_value) is not None:
+        changes["return_value"] = renewed_result(row.return_value, row.pk)
+    return changes

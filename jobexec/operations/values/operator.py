@@ -1,0 +1,41 @@
+"""Who changes something, and what a policy is asked about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobexec.models import OperatorType
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """The author of a change: ``name`` of a ``type``, through ``via``, from ``origin`` (an address or a host).
+
+    ``user`` is the user of the site, if there is one.
+    """
+
+    type: OperatorType
+    name: str
+    via: str = ""
+    origin: str = ""
+    user: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationRequest:
+    """What the policy in AUTHORIZATION decides about.
+
+    ``action`` is the name of the verb: ``enqueue``, ``cancel``, ``requeue``, ... ``principal`` wants it: a user, a
+    client of the gateways or a command; None is code. ``target`` is what the verb was given: a job, its id, several of
+    them, a queryset, the name of a schedule, ...; for ``enqueue`` the handler's name. ``arguments`` are all others by
+    name; for ``enqueue`` the columns of the job, without what the handler is called with. ``using`` is the database,
+    None if the verb finds it by itself.
+    """
+
+    action: str
+    target: Any
+    principal: Operator | None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    using: str | None = None
