@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ResultDoesNotExist,
         RetryAt,
         RetryIn,
+        TooManyMessages,
     )
     from .handlers.batch import JobBatch, batch, get_batch
     from .handlers.calls import JobCall
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from .handlers.schedules import schedule
     from .operations.enqueue.record_history import record_history
     from .operations.maintenance.history_jobs import HistoryRecord
+    from .operations.messages.publish import publish_message
+    from .operations.values.messages import ReceivedMessage
     from .retry import RetryPlan
 
 __all__ = [
@@ -50,10 +53,12 @@ __all__ = [
     "JobTimeout",
     "KeptResult",
     "LockLost",
+    "ReceivedMessage",
     "ResultDoesNotExist",
     "RetryAt",
     "RetryIn",
     "RetryPlan",
+    "TooManyMessages",
     "aget_result",
     "batch",
     "current_job",
@@ -64,6 +69,7 @@ __all__ = [
     "history_handler",
     "job",
     "options",
+    "publish_message",
     "record_history",
     "schedule",
 ]
@@ -74,6 +80,7 @@ _HOMES = {
     "JobCall": "handlers.calls",
     "JobContext": "handlers.context",
     "KeptResult": "handlers.results",
+    "ReceivedMessage": "operations.values.messages",
     "RetryPlan": "retry",
     "aget_result": "handlers.results",
     "batch": "handlers.batch",
@@ -85,6 +92,7 @@ _HOMES = {
     "history_handler": "handlers.history",
     "job": "handlers.decorator",
     "options": "backends.declare",
+    "publish_message": "operations.messages.publish",
     "record_history": "operations.enqueue.record_history",
     "schedule": "handlers.schedules",
 }

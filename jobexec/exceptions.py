@@ -195,6 +195,14 @@ class TooManyRequests(JobExecError):
         super().__init__(*([message] if message else []))
 
 
+class MessageExists(JobExecError):
+    """A client of a gateway has published a message whose message id is known."""
+
+
+class TooManyMessages(TooManyRequests):
+    """As many messages are kept as MESSAGE_MAX_KEPT allows; the message was not published."""
+
+
 class IncidentNotFound(JobExecError, LookupError):
     """There is no such incident."""
 

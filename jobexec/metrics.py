@@ -23,6 +23,7 @@ from jobexec.models import ExecutorNode, NodeState, Suspension
 from jobexec.operations.reports import meters
 from jobexec.operations.reports.batches import unfinished
 from jobexec.operations.reports.counts import CappedCount, job_counts, open_incidents
+from jobexec.operations.reports.messages import message_counts
 from jobexec.operations.reports.meter_totals import MeterTotals
 from jobexec.operations.reports.resources import open_breakers, totals
 from jobexec.operations.reports.unserved_types import external_counts, types_without_worker
@@ -149,6 +150,7 @@ def _samples(using: str, read: Callable[[], Mapping[tuple[str, str], int]]) -> I
     yield from _nodes(using)
     yield from _external(using)
     yield from _resources(using)
+    yield from _messages(using)
     yield from _batches(using)
 
 
@@ -234,6 +236,13 @@ def _resources(using: str) -> Iterator[_Add]:
     for name in open_breakers(using):
         text = "1 for each resource whose breaker is open, or held open by an operator."
         yield _gauge("jobexec_resource_breaker_open", text, 1, resource=name)
+
+
+def _messages(using: str) -> Iterator[_Add]:
+    waiting, kept, pending = message_counts(using)
+    yield from _capped("jobexec_jobs_waiting_for_messages", "Jobs that wait for a message.", waiting)
+    yield from _capped("jobexec_messages_kept", "Messages that are kept for jobs that wait later.", kept)
+    yield from _capped("jobexec_messages_to_deliver", "Messages that are not delivered completely.", pending)
 
 
 def _batches(using: str) -> Iterator[_Add]:

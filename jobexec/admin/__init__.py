@@ -18,6 +18,7 @@ from .jobs import (
     suspended_job,
     timer_job,
 )
+from .messages import message
 from .nodes import deployment, executor_node
 from .schedules import schedule
 
@@ -39,6 +40,7 @@ __all__ = [
     "job_definition",
     "job_key",
     "job_log",
+    "message",
     "resource",
     "schedule",
     "suspended_job",

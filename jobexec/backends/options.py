@@ -17,6 +17,8 @@ ELSEWHERE = {
     "run_after": "give it for a call: using(run_after=...)",
     "delay": "give it for a call: using(delay=...)",
     "expires": "jobs have it: @job(expires=...)",
+    "wait_for": "jobs have it: @job(wait_for=...)",
+    "wait_timeout": "jobs have it: @job(wait_timeout=...)",
     "category": "a task belongs to a queue: @task(queue_name=...), which OPTIONS['CATEGORIES'] may map",
     "database": "it is OPTIONS['DATABASE'] of the task's backend in TASKS",
     "transaction": "to enqueue after a commit, transaction.on_commit(partial(task.enqueue, ...), using=...)",

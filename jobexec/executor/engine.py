@@ -9,6 +9,7 @@ from jobexec.operations.maintenance.heartbeat_probes import (
     BLOCKED_JOBS,
     DEAD_NODES,
     HISTORY_SOON,
+    MESSAGES_SOON,
     OVERRIDES,
     SCHEDULES_SOON,
     SUSPENSIONS,
@@ -19,6 +20,7 @@ from jobexec.operations.notify.wake import (
     EVERYTHING,
     HISTORY,
     JOBS,
+    MESSAGES,
     SCHEDULES,
     TIMERS,
     add_listener,
@@ -154,6 +156,7 @@ class Engine(Service):
     def wake(self) -> None:
         """Look at all tables: there may be something to do now."""
         self.timers.schedules.ask()
+        self.timers.messages.ask()
         self._look()
         self.heard(BLOCKED)
         for loop in (self.timers, self.history):
@@ -175,6 +178,8 @@ class Engine(Service):
         loops |= {HISTORY_SOON: self.history, OVERRIDES: self.suspensions, SCHEDULES_SOON: self.timers}
         if SCHEDULES_SOON in answers:
             self.timers.schedules.ask()
+        if MESSAGES_SOON in answers:
+            self._wake_messages()
         if BLOCKED_JOBS in answers:
             self.heard(BLOCKED)
         for answer in answers & loops.keys():
@@ -192,6 +197,7 @@ class Engine(Service):
             JOBS: self._wake_acquisitions,
             TIMERS: self.timers.wake,
             SCHEDULES: self._wake_schedules,
+            MESSAGES: self._wake_messages,
             HISTORY: self.history.wake,
             BLOCKED: lambda: self._wake_promotion(name),
         }
@@ -205,6 +211,10 @@ class Engine(Service):
     def _wake_promotion(self, resource: str) -> None:
         if self.promotion is not None:
             self.promotion.ask(resource)
+
+    def _wake_messages(self) -> None:
+        self.timers.messages.ask()
+        self.timers.wake()
 
     def _wake_schedules(self) -> None:
         self.timers.schedules.ask()

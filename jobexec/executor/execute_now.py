@@ -70,6 +70,8 @@ class _Caller:
 def execute_now(id: UUID | str, *, using: str = "default") -> Any:
     """Run a job at once, whatever its due date, retries or suspension, and return its handler's return value.
 
+    A job that waits for a message runs without one.
+
     Settled as by the executor: success deletes the job; a failure is recorded, costs a retry, and is raised again.
     Raises :class:`~jobexec.exceptions.JobNotFound`, :class:`~jobexec.exceptions.JobLocked` if the job runs elsewhere,
     an exclusive sibling holds its process instance or its resource lets no more jobs run,
@@ -113,6 +115,9 @@ def execute(target: UUID | str, using: str, owner: str) -> AcquiredJob:
 def _check(row: AbstractJob) -> None:
     if isinstance(row, DeadLetterJob):
         raise JobStateError(_("Job %(id)s is a dead letter. Requeue it first.") % {"id": row.pk})
+    if row.waits_for is not None and not row.dead:
+        text = _("Job %(id)s waits for the message %(name)s with the key %(key)s. Publish it.")
+        raise JobStateError(text % {"id": row.pk, "name": row.waits_for, "key": row.waits_for_key})
     if isinstance(row, SuspendedJob):
         raise JobStateError(_("Job %(id)s is suspended. Activate it first.") % {"id": row.pk})
     if is_external(row):
@@ -212,7 +217,10 @@ def _executable(row: AbstractJob, check: Callable[[AbstractJob], None]) -> Job:
         take_back(row)
     if row.resource is not None and not permit_for(row._state.db or "default", row):
         raise JobLocked(f"Job {row.pk} waits for its resource {row.resource!r}, which lets no more jobs run now.")
-    moved = move(row, Job, retries=max(1, row.retries), suspend_requested=False)
+    waited: dict[str, Any] = (
+        {} if row.waits_for is None else {"waits_for": None, "waits_for_key": None, "waits_until": None}
+    )
+    moved = move(row, Job, retries=max(1, row.retries), suspend_requested=False, **waited)
     if moved is None:
         raise JobNotFound(f"Job {row.pk} has just changed.")
     return moved

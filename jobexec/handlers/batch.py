@@ -209,8 +209,7 @@ class JobBatch:
         job = self._checked(call).job
         with told_afterwards(), transaction.atomic(using=self.using):
             batch = hold_open(self.using, self.id, child=self._is_child)
-            pattern = job._pattern().of_batch(batch).of_resource(call.resource)
-            row = call.insert(pattern)
+            row = call.insert(job._pattern().of_batch(batch))
             count_added(self.using, batch, int(not row.is_duplicate))
         return row
 
@@ -323,12 +322,12 @@ def _by_job(calls: list[JobCall]) -> Iterable[tuple[JobFunction[..., Any], list[
 
 
 def _insert_alike(job: JobFunction[..., Any], pattern: Pattern, calls: list[JobCall]) -> int:
-    resources = [call.resource for call in calls] if job.has_own_resources else []
+    made = [call.own for call in calls if call.own is not None]
     encoded, ids = [call.encoded for call in calls], []
     if job.encrypted:
         ids = uuid7s(len(encoded))
         encoded = [seal_text(text, job.name, id) for text, id in zip(encoded, ids, strict=True)]
     pattern.authorize()
-    page = Page(encoded, [call.key or "" for call in calls], resources, ids)
+    page = Page(encoded, [call.key or "" for call in calls], made, ids)
     _, duplicates = insert_page(job, pattern, page, job._due_date())
     return len(calls) - len(duplicates)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 from django.utils.duration import duration_iso_string
 
 from jobexec.conf import get_settings
+from jobexec.conf.messages import check_duration
 from jobexec.encryption import seal_text
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7
@@ -21,7 +22,7 @@ from .options import JobOptions, seconds
 
 if TYPE_CHECKING:
     from jobexec.operations.enqueue.create import Pattern
-    from jobexec.operations.values.inserted_rows import AnyJob
+    from jobexec.operations.values.inserted_rows import AnyJob, Own
 
     from .function import JobFunction
 
@@ -48,8 +49,8 @@ class JobCall:
     job: JobFunction[..., Any]
     #: The arguments as stored in rows.
     encoded: str
-    #: The resource that the option makes from the arguments, and the unique key; None without such an option.
-    resource: str | None
+    #: What options make of the arguments, and the unique key; None without such an option.
+    own: Own | None
     key: str | None
 
     @classmethod
@@ -57,7 +58,7 @@ class JobCall:
         """Check these arguments. Raises InvalidJob."""
         encoded = job._encode(args, kwargs)
         key = unique.key_for(job, args, kwargs) if job.options.get("unique") else None
-        return cls(job, encoded, job.resource_of(args, kwargs), key)
+        return cls(job, encoded, job.made_of(args, kwargs) if job.makes_options else None, key)
 
     def __repr__(self) -> str:
         return f"<call of {self.job.name}>"  # without the arguments, which may be secret
@@ -77,10 +78,11 @@ class JobCall:
 
     def enqueue(self) -> AnyJob:
         """Insert the job in the current transaction, see :meth:`JobFunction.enqueue`."""
-        return self.insert(self.job._pattern().of_resource(self.resource))
+        return self.insert(self.job._pattern())
 
     def insert(self, pattern: Pattern) -> AnyJob:
-        """Insert the job with these columns."""
+        """Insert the job with these columns, and what its options make of the arguments."""
+        pattern = self._of_call(pattern)
         pattern.authorize()
         create = pattern.create if self.key is None else unique.creating(self.job, pattern, self.key)
         if not self.job.encrypted:
@@ -102,16 +104,24 @@ class JobCall:
             raise InvalidJob(f"{name}: expected a call of a job that is not encrypted, got {job.name}.")
         if job._database() != using:
             raise InvalidJob(f"{name}: expected a job of the database {using!r}, got one of {job._database()!r}.")
-        job._pattern().of_resource(self.resource)  # checks category, priority and resource
-        columns = stored_columns(job)
+        self._of_call(job._pattern())  # checks category, priority and resource
+        columns = stored_columns(job) | self._made_columns()
         columns.setdefault("deployment_id", get_settings().deployment or "")
-        if self.resource is not None:
-            columns["resource"] = self.resource
         found: dict[str, Any] = {"handler": job.name, "configuration": self.arguments, "columns": columns}
         for option, stored in (("delay", "due"), ("run_after", "due"), ("expires", "expires")):
             if option in options:
                 found[stored] = _moment(option, options[option])  # type: ignore[literal-required]
+        if "waits_for" in columns and options.get("wait_timeout") is not None:
+            found["wait"] = check_duration("wait_timeout", options["wait_timeout"]).total_seconds()
         return found
+
+    def _of_call(self, pattern: Pattern) -> Pattern:
+        return pattern if self.own is None else pattern.of_call(self.own)
+
+    def _made_columns(self) -> dict[str, Any]:
+        resource, wait = self.own or (None, None)
+        columns: dict[str, Any] = {} if resource is None else {"resource": resource}
+        return columns if wait is None else columns | {"waits_for": wait[0], "waits_for_key": wait[1]}
 
 
 def stored_columns(job: JobFunction[..., Any]) -> dict[str, Any]:

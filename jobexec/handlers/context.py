@@ -17,6 +17,7 @@ from jobexec.exceptions import JobTimeout, LockLost
 if TYPE_CHECKING:
     from jobexec.models import Job
     from jobexec.operations.values.acquired_job import AcquiredJob
+    from jobexec.operations.values.messages import ReceivedMessage
 
     from .batch import JobBatch
 
@@ -104,6 +105,18 @@ class JobContext:
         from jobexec.operations.schedules.manage import scheduled_for  # it needs the models, which load later
 
         return scheduled_for(self.work.using, self.work.id)
+
+    @cached_property
+    def message(self) -> ReceivedMessage | None:
+        """The message for which the job has waited, see ``wait_for``; None if it did not wait, or went on without one.
+
+        The same in each attempt.
+        """
+        if self.work.message is None:
+            return None
+        from jobexec.operations.values.messages import ReceivedMessage  # it needs the models, which load later
+
+        return ReceivedMessage.read(self.work.message)
 
     @cached_property
     def batch(self) -> JobBatch | None:

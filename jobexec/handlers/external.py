@@ -233,7 +233,9 @@ def _callback(name: str, given: Any, brought: Sequence[str], secret: bool) -> di
         function.arguments.encode((), {**fixed, **dict.fromkeys(brought, "")}, secret=secret)
     except InvalidJob as error:
         raise InvalidJob(f"{name}: {error}") from None
-    if function.has_own_resources:
+    if function.options.get("wait_for") is not None:
+        raise InvalidJob(f"{name}: expected a function without wait_for, but {function.name} waits for a message.")
+    if callable(function.options.get("resource")):
         made = f"{function.name} makes it of its arguments"
         raise InvalidJob(f"{name}: expected a function whose resource is a name, but {made}.")
     columns = stored_columns(function) | ({"encrypted": True} if function.encrypted else {})

@@ -21,8 +21,18 @@ from . import deferred, encrypted, many, results, unique
 from .arguments import Arguments
 from .calls import Call, JobCall
 from .context import JobContext
-from .keys import resource_of
-from .options import JobOptions, check_options, check_together, due_date, expires_at, kept_for, now_of, to_columns
+from .keys import resource_of, wait_of
+from .options import (
+    JobOptions,
+    check_options,
+    check_together,
+    due_date,
+    end_of_wait,
+    expires_at,
+    kept_for,
+    now_of,
+    to_columns,
+)
 from .results import KeptResult
 
 if TYPE_CHECKING:
@@ -30,7 +40,7 @@ if TYPE_CHECKING:
 
     from jobexec.operations.enqueue.create import Pattern
     from jobexec.operations.values.failure import Failure
-    from jobexec.operations.values.inserted_rows import AnyJob
+    from jobexec.operations.values.inserted_rows import AnyJob, Own
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -120,25 +130,33 @@ class JobFunction(Generic[P, R]):
 
     def _create(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., AnyJob]:
         """The function that inserts the job of a call, whose arguments have been checked."""
-        pattern = self._pattern().of_resource(self.resource_of(args, kwargs))
+        pattern = self._pattern()
+        if self.makes_options:
+            pattern = pattern.of_call(self.made_of(args, kwargs))
         pattern.authorize()
         if not self.options.get("unique"):
             return pattern.create
         return unique.creating(self, pattern, unique.key_for(self, args, kwargs))
 
     @property
-    def has_own_resources(self) -> bool:
-        """Whether the resource of each call is made from its arguments."""
-        return callable(self.options.get("resource"))
+    def makes_options(self) -> bool:
+        """Whether options are made from the arguments of each call: its resource, or the message for which it waits."""
+        return callable(self.options.get("resource")) or callable(self.options.get("wait_for"))
 
     @property
     def makes_from_arguments(self) -> bool:
         """Whether an option is made from the arguments of each call."""
-        return self.has_own_resources or bool(self.options.get("unique"))
+        return self.makes_options or bool(self.options.get("unique"))
 
-    def resource_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-        """The resource of a call that the option makes from its arguments, otherwise None."""
-        return resource_of(self.options["resource"], self.arguments, args, kwargs) if self.has_own_resources else None
+    def made_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Own:
+        """What the options make of the arguments of a call, which have been checked."""
+        from jobexec.operations.values.inserted_rows import Own
+
+        resource, wait = self.options.get("resource"), self.options.get("wait_for")
+        return Own(
+            resource_of(resource, self.arguments, args, kwargs) if callable(resource) else None,
+            wait_of(wait, self.arguments, args, kwargs) if callable(wait) else None,
+        )
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> JobCall:
         """This call as a value, to be inserted later: by its ``enqueue()``, as a child or a callback of a batch.
@@ -213,11 +231,19 @@ class JobFunction(Generic[P, R]):
         if made is None or made[0] is not settings or made[1] != database:
             from jobexec.operations.enqueue.create import Pattern
 
-            if "expires" in self.options:  # counts from each call, so the pattern is for this one only
-                expiry = {"expires_at": expires_at(self.options, lambda: now_of(database))}
-                return Pattern(database, self._columns(settings) | expiry)
+            if "expires" in self.options or "wait_timeout" in self.options:
+                return self._pattern_of_now(Pattern, database, self._columns(settings))
             self._made = made = settings, database, Pattern(database, self._columns(settings))
         return made[2]
+
+    def _pattern_of_now(self, make: type[Pattern], database: str, columns: dict[str, Any]) -> Pattern:
+        """With times that count from the call, so that it is for this one only."""
+        until = end_of_wait(self.options, lambda: now_of(database))
+        if "expires" in self.options:
+            columns["expires_at"] = expires_at(self.options, lambda: now_of(database))
+        if columns.get("waits_for") is not None:
+            columns["waits_until"] = until
+        return make(database, columns, until)
 
     def _columns(self, settings: Settings) -> dict[str, Any]:
         from jobexec.models import KEPT_BY_JOB

@@ -10,6 +10,7 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.crypto import salted_hmac
 
+from jobexec.conf import messages
 from jobexec.conf.resources import MAX_LENGTH, is_name
 from jobexec.exceptions import InvalidJob
 from jobexec.json_values import check_storable, shown
@@ -68,6 +69,23 @@ def resource_of(resource: Any, arguments: Arguments, args: Sequence[Any], kwargs
         return None
     check_resource_name(f"{arguments.name}: resource: what {resource!r} returned", name)
     return str(name)
+
+
+def wait_of(wait: Any, arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The message for which a call waits, if the option is a function of its arguments; None if it does not wait.
+
+    Raises :class:`~jobexec.exceptions.InvalidJob` if the function does not return a name and a key.
+    """
+    made = wait(*args, **kwargs)
+    return None if made is None else check_wait(f"{arguments.name}: wait_for: what {wait!r} returned", made)
+
+
+def check_wait(name: str, value: Any) -> tuple[str, str]:
+    """The name and the key of a message. Raises :class:`~jobexec.exceptions.InvalidJob`."""
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        expected = 'the name and the key of a message, as ("approved", 4711)'
+        raise InvalidJob(f"{name}: expected {expected}, got {shown(value)}.")
+    return messages.check_name(f"{name}: name", value[0]), messages.check_key(f"{name}: key", value[1])
 
 
 def check_resource_name(name: str, value: Any) -> None:

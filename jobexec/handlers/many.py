@@ -19,10 +19,9 @@ from .calls import Call, split
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from uuid import UUID
 
     from jobexec.operations.enqueue.create import Pattern
-    from jobexec.operations.values.inserted_rows import AnyJob
+    from jobexec.operations.values.inserted_rows import AnyJob, Own
 
     from .function import JobFunction
 
@@ -32,20 +31,20 @@ _AT_ONCE = 100  # between two checks of their length
 
 
 class Page(NamedTuple):
-    """Calls as stored in rows; their keys if the job has the option ``unique``, their resources if it makes them.
+    """Calls as stored in rows; their keys if the job has the option ``unique``, and what other options make of them.
 
     Those of encrypted jobs have their ``ids`` already, to which they are bound.
     """
 
     encoded: list[str]
     keys: list[str]
-    resources: list[str | None]
+    own: list[Own]
     ids: list[UUID]
 
     def extend(self, other: Page) -> None:
         """Append the calls of another page."""
-        for own, more in zip(self, other, strict=True):
-            own.extend(more)  # type: ignore[attr-defined]
+        for mine, more in zip(self, other, strict=True):
+            mine.extend(more)  # type: ignore[attr-defined]
 
 
 @sensitive_variables("calls", "first", "second", "pages", "page")
@@ -55,7 +54,7 @@ def enqueue_many(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Seque
     pattern.authorize()
     pages = _pages(handler, calls)
     first, second = next(pages, Page([], [], [], [])), next(pages, None)
-    if second is None and not (handler.options.get("unique") or first.resources):
+    if second is None and not (handler.options.get("unique") or first.own):
         return pattern.create_many(first.encoded, ids=first.ids or None, due_date=due_date)
     from jobexec.operations.enqueue.pages import CreatedPages
     from jobexec.operations.notify.observers import told_afterwards
@@ -79,11 +78,11 @@ def insert_page(
 
         rule = unique.rule_of(handler)
         return create_unique_jobs(
-            pattern, rule, page.keys, page.encoded, due_date=due_date, resources=page.resources, ids=page.ids
+            pattern, rule, page.keys, page.encoded, due_date=due_date, calls=page.own, ids=page.ids
         )
-    if page.resources:
+    if page.own:
         ids = page.ids or uuid7s(len(page.encoded))
-        pattern.create_each(page.encoded, ids, page.resources, due_date=due_date)
+        pattern.create_each(page.encoded, ids, page.own, due_date=due_date)
         return ids, frozenset()
     return pattern.create_many(page.encoded, ids=page.ids or None, due_date=due_date).ids, frozenset()
 
@@ -107,7 +106,7 @@ def _pages(handler: JobFunction[..., Any], calls: Iterable[Call]) -> Iterator[Pa
 def _page(handler: JobFunction[..., Any], calls: Iterable[Call], before: int) -> Page:
     encoded: list[str] = []
     keys: list[str] = []
-    resources: list[str | None] = []
+    own: list[Own] = []
     ids: list[UUID] = []
     encode, is_unique, is_encrypted = handler._encode, bool(handler.options.get("unique")), handler.encrypted
     try:
@@ -116,14 +115,14 @@ def _page(handler: JobFunction[..., Any], calls: Iterable[Call], before: int) ->
             encoded.append(encode(args, kwargs))
             if is_unique:
                 keys.append(unique.key_for(handler, args, kwargs))
-            if handler.has_own_resources:
-                resources.append(handler.resource_of(args, kwargs))
-                handler._pattern().of_resource(resources[-1])  # it must be covered
+            if handler.makes_options:
+                own.append(handler.made_of(args, kwargs))
+                handler._pattern().of_resource(own[-1].resource)  # it must be covered
     except InvalidJob as error:
-        done = resources if handler.has_own_resources else keys if is_unique else encoded  # in the order above
+        done = own if handler.makes_options else keys if is_unique else encoded  # in the order above
         number = before + 1 + len(done)
         raise InvalidJob(f"Call {number} of enqueue_many: {error}") from error
     if is_encrypted:
         ids = uuid7s(len(encoded))
         encoded = [seal_text(text, handler.name, id) for text, id in zip(encoded, ids, strict=True)]
-    return Page(encoded, keys, resources, ids)
+    return Page(encoded, keys, own, ids)

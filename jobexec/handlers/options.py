@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
+from uuid import UUID
 
 from jobexec import clock
 from jobexec.conf import values as conf_values
+from jobexec.conf.messages import check_duration
 from jobexec.exceptions import InvalidJob, InvalidRetryPlan
 from jobexec.json_values import check_json, check_storable, shown
 from jobexec.retry import RetryPlan
 
-from .keys import check_key, check_resource_name
+from .keys import check_key, check_resource_name, check_wait
 
 
 class CommonOptions(TypedDict, total=False):
@@ -45,6 +47,8 @@ class JobOptions(CommonOptions, total=False):
     run_after: datetime | timedelta
     delay: timedelta | float
     expires: datetime | timedelta | float
+    wait_for: tuple[str, str | int | UUID] | Callable[..., tuple[str, str | int | UUID] | None] | None
+    wait_timeout: timedelta | float | str | None
     priority: int
     category: str
     database: str
@@ -85,6 +89,8 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 def check_together(options: Mapping[str, Any]) -> None:
     """Raise InvalidJob for options that have no effect without another one. Expects all options of a job."""
+    if options.get("wait_timeout") is not None and options.get("wait_for") is None:
+        raise InvalidJob("wait_timeout: only valid with the option wait_for, which is not given.")
     if "unique" in options:
         return
     for name in ("unique_while", "unique_for", "on_conflict"):
@@ -173,6 +179,16 @@ def _check_resource(name: str, value: Any) -> None:
         raise InvalidJob(f"resource: expected a text, a function of the arguments or None, got {shown(value)}.")
 
 
+def _check_wait_for(name: str, value: Any) -> None:
+    if value is not None and not callable(value):
+        check_wait(name, value)
+
+
+def _check_wait_timeout(name: str, value: Any) -> None:
+    if value is not None:
+        check_duration(name, value)
+
+
 _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "delay": _check_duration,
     "timeout": _check_timeout,
@@ -183,6 +199,8 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "deployment": _check_deployment,
     "unique": _check_unique,
     "resource": _check_resource,
+    "wait_for": _check_wait_for,
+    "wait_timeout": _check_wait_timeout,
     "unique_for": _check_duration,
     "unique_while": _check_choice,
     "on_conflict": _check_choice,
@@ -223,6 +241,8 @@ def to_columns(options: Mapping[str, Any]) -> dict[str, Any]:
         columns["custom_headers"] = dict(options["headers"])
     if isinstance(options.get("resource"), str):
         columns["resource"] = options["resource"]
+    if (wait := options.get("wait_for")) is not None and not callable(wait):
+        columns["waits_for"], columns["waits_for_key"] = check_wait("wait_for", wait)
     if "timeout" in options:
         timeout = options["timeout"]
         columns["timeout"] = None if timeout is None else seconds("timeout", timeout)
@@ -273,3 +293,14 @@ def expires_at(options: Mapping[str, Any], now: Callable[[], datetime]) -> datet
         return when if isinstance(when, datetime) else now() + seconds("expires", when)
     except OverflowError:
         raise InvalidJob(f"expires: {shown(when)} from now is past the year 9999.") from None
+
+
+def end_of_wait(options: Mapping[str, Any], now: Callable[[], datetime]) -> datetime | None:
+    """When a job of checked options no longer waits for its message; None for never."""
+    timeout = options.get("wait_timeout")
+    if timeout is None:
+        return None
+    try:
+        return now() + check_duration("wait_timeout", timeout)
+    except OverflowError:
+        raise InvalidJob(f"wait_timeout: {shown(timeout)} from now is past the year 9999.") from None

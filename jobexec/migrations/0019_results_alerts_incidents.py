@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobexec', '0017_user_batches'),
+        ('jobexec', '0018_messages'),
     ]
 
     operations = [

@@ -16,6 +16,7 @@ from .job_key import JobKey
 from .job_log import JobLog, LogState
 from .job_progress import JobProgress
 from .locks import AcquisitionLock, ExclusiveLock
+from .message import Message
 from .resource import BreakerState, Resource
 from .schedule import WITHDRAWN, Misfire, Schedule, ScheduleFiring
 from .suspension import Suspension, SuspensionScope
@@ -72,6 +73,7 @@ __all__ = [
     "JobType",
     "KeyBlock",
     "LogState",
+    "Message",
     "MeterLog",
     "Misfire",
     "NodeState",

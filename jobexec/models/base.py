@@ -170,6 +170,18 @@ class AbstractJob(models.Model):
     resource: models.Field[str | None, str | None] = NameField(  # type: ignore[misc,assignment]
         max_length=255, null=True, blank=True, help_text=_("What it shares with other jobs, see RESOURCES.")
     )
+    waits_for: models.Field[str | None, str | None] = NameField(  # type: ignore[misc,assignment]
+        max_length=128, null=True, blank=True, help_text=_("The name of the message for which it waits.")
+    )
+    waits_for_key: models.Field[str | None, str | None] = NameField(  # type: ignore[misc,assignment]
+        max_length=255, null=True, blank=True
+    )
+    waits_until = models.DateTimeField(
+        null=True, blank=True, help_text=_("From then on it goes on without the message.")
+    )
+    message = models.TextField(  # noqa: DJ001  # NULL: none
+        null=True, blank=True, editable=False, help_text=_("The message that it has received, as JSON.")
+    )
     task_backend = NameField(
         max_length=255, blank=True, default="", db_default="", help_text=_("The alias in TASKS by which it came.")
     )

@@ -34,7 +34,9 @@ class GatewayClient(models.Model):
     tenants = models.JSONField(
         default=list, blank=True, help_text=_("The tenants whose jobs it may see; none means all.")
     )
-    permissions = models.JSONField(default=may_work, help_text=_("What it may do: work, search, update, resolve."))
+    permissions = models.JSONField(
+        default=may_work, help_text=_("What it may do: work, search, update, resolve, publish.")
+    )
     max_requests_per_second = models.PositiveIntegerField(
         null=True, blank=True, help_text=_("Empty: what the settings say; 0: as many as it likes.")
     )

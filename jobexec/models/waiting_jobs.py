@@ -1,4 +1,4 @@
-"""The jobs that wait: for a time, for their resource, or until they are activated."""
+"""The jobs that wait: for a time, for a message or their resource, or until they are activated."""
 
 from __future__ import annotations
 
@@ -34,22 +34,30 @@ class TimerJob(AbstractJob):
 
 
 class BlockedJob(AbstractJob):
-    """A due job whose resource has no permit for it yet (Solid Queue: blocked execution; Ratchet: resource permit).
+    """A job that waits for something other than its date.
 
-    The promotion loop moves it to :class:`Job` or :class:`ExternalWorkerJob`, in the order of ranks, when its resource
-    allows. A row there that names a resource is the permit: it exists until the run is settled or the job goes back to
-    wait.
+    For a message, as long as it names one in ``waits_for`` (Zeebe: message subscription). It is looked at when
+    ``next_look`` comes: at once, because its message may have come before it, and when its wait ends.
+
+    Otherwise it is due, and its resource has no permit for it yet (Solid Queue: blocked execution; Ratchet: resource
+    permit). The promotion loop moves it to :class:`Job` or :class:`ExternalWorkerJob`, in the order of ranks, when its
+    resource allows. A row there that names a resource is the permit: it exists until the run is settled or the job goes
+    back to wait.
     """
 
     state: ClassVar[str] = "blocked"
     runnable: ClassVar[bool] = True
     dead: ClassVar[bool] = False
 
+    next_look = models.DateTimeField(null=True, blank=True)
+
     class Meta(AbstractJob.Meta):
         verbose_name = _("blocked job")
         verbose_name_plural = _("blocked jobs")
         indexes: ClassVar = [
-            ordered_index("jobexec_blockedjob_turn", "resource", "rank"),
+            ordered_index("jobexec_blockedjob_turn", "resource", "waits_for", "rank"),
+            ordered_index("jobexec_blockedjob_waits", "waits_for_key", "waits_for", "tenant_id"),
+            SparseIndex(name="jobexec_blockedjob_look", fields=["next_look"]),
             process_instance_index("jobexec_blockedjob_instance"),
             batch_index("jobexec_blockedjob_batch"),
             SparseIndex(name="jobexec_blockedjob_key", fields=["job_key"]),
@@ -72,4 +80,5 @@ class SuspendedJob(AbstractJob):
             process_instance_index("jobexec_suspendedjob_instance"),
             batch_index("jobexec_suspendedjob_batch"),
             key_index("jobexec_suspendedjob_key"),
+            ordered_index("jobexec_suspendedjob_waits", "waits_for_key", "waits_for", "tenant_id"),
         ]

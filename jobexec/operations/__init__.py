@@ -33,6 +33,8 @@ from .manage.resources import hold_resource, release_resource, set_resource_limi
 from .manage.suspend import activate, lift, suspend
 from .manage.suspension_sweep import next_suspension_date, sweep_suspensions
 from .manage.unlock import unlock
+from .manage.waits import end_wait
+from .messages.publish import publish_message
 from .nodes.deployments import (
     deploy,
     register_deployment,
@@ -72,6 +74,7 @@ __all__ = [
     "delete_batch",
     "delete_jobs",
     "deploy",
+    "end_wait",
     "fail_job",
     "fail_jobs",
     "find_job",
@@ -83,6 +86,7 @@ __all__ = [
     "next_due_date",
     "next_suspension_date",
     "override_priority",
+    "publish_message",
     "recalculate_due_date",
     "recover_expired_locks",
     "recover_node",

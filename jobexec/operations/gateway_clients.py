@@ -21,8 +21,8 @@ from .sql.locks import atomic, lock_rows
 from .values.client_secrets import digest, new_secret
 
 #: The permissions of clients: fetch and finish jobs, and change their deadlines; search jobs and incidents; change
-#: retries and priority; resolve incidents.
-PERMISSIONS = ("work", "search", "update", "resolve")
+#: retries and priority; resolve incidents; publish messages.
+PERMISSIONS = ("work", "search", "update", "resolve", "publish")
 
 #: How long before the expiration of credentials lists show a warning.
 WARN_BEFORE = timedelta(days=14)

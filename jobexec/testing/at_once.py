@@ -35,7 +35,10 @@ class _Thread(threading.local):
 
 
 class Immediate:
-    """Runs jobs in the threads that enqueue them, one after another: jobs enqueued by a job come after it."""
+    """Runs jobs in the threads that enqueue them, one after another: jobs enqueued by a job come after it.
+
+    Jobs that wait for a message are not among them.
+    """
 
     def __init__(self, executor: ManualExecutor, on_commit: bool) -> None:
         self._using, self._on_commit = executor.using, on_commit
@@ -43,7 +46,7 @@ class Immediate:
 
     def __call__(self, using: str, jobs: Sequence[NewJob]) -> None:
         """These jobs were inserted. Those that are due later wait, as usual."""
-        due = [job.pk for job in jobs if isinstance(job, Job | BlockedJob)]
+        due = [job.pk for job in jobs if isinstance(job, Job | BlockedJob) and job.waits_for is None]
         if using != self._using or not due:
             return
         self._thread.queue.extend(due)

@@ -14,6 +14,7 @@ from jobexec.handlers.schedules import declarations
 from jobexec.operations.maintenance.history_jobs import HistoryRecord, next_history_date, write_history
 from jobexec.operations.maintenance.timers import next_due_date, trigger_due_timers
 from jobexec.operations.manage.suspension_sweep import sweep_suspensions
+from jobexec.operations.messages.deliver import deliver, next_delivery
 from jobexec.operations.nodes.leases import declare_dead
 from jobexec.operations.resources.promote import blocked_resources, promote
 from jobexec.operations.schedules.firing import fire_due
@@ -44,14 +45,29 @@ class Rounds(Steps):
             return sweep_suspensions(self.using)
 
     def run_timers(self) -> int:
-        """Move due timers on, and blocked jobs if their resources allow; returns how many timers. Runs none of them."""
+        """Move due timers on, and blocked jobs if their message or their resources allow; returns how many timers.
+
+        Runs none of them.
+        """
         follow_the_process(self.using)
+        self.run_messages()
         count, moved = 0, _PAGE
         while moved == _PAGE:
             with own_transaction(self.using):
                 moved = trigger_due_timers(self.using, _PAGE)
             count += moved
         self.run_promotions()
+        return count
+
+    def run_messages(self) -> int:
+        """Deliver messages, and end the waits whose time is over; returns how many jobs went on. Runs none of them."""
+        follow_the_process(self.using)
+        count, due = 0, next_delivery(self.using)
+        while due is not None and due <= clock.now(self.using):
+            with own_transaction(self.using):
+                done = deliver(self.using, _PAGE)
+            count += done.received + done.ended
+            due = next_delivery(self.using) if done.more else None
         return count
 
     def run_promotions(self) -> int:
@@ -113,7 +129,8 @@ class Rounds(Steps):
                 "advance=True moves a controlled clock, but none is active: use controlled_clock() or the fixture "
                 "jobexec_clock."
             )
-        dates = [date for date in (next_due_date(self.using), next_history_date(self.using)) if date is not None]
+        found = (next_due_date(self.using), next_delivery(self.using), next_history_date(self.using))
+        dates = [date for date in found if date is not None]
         if not dates:
             return False
         frozen.tick(max(timedelta(0), min(dates) - frozen.now))

@@ -37,6 +37,7 @@ TABLES = (
     models.JobKey,
     models.TaskResult,
     models.Resource,
+    models.Message,
 )
 
 

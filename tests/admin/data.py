@@ -28,6 +28,7 @@ from jobexec.models import (
     JobLog,
     JobType,
     LogState,
+    Message,
     NodeState,
     OperatorType,
     Resource,
@@ -122,6 +123,7 @@ def some_of_everything(using: str = "default") -> dict[type[Any], Any]:
         JobKey: job_key(using, job_id=dead.pk),
         TaskResult: task_result(using),
         Resource: resource(using),
+        Message: message(using),
         **_beside(using),
     }
 
@@ -278,6 +280,15 @@ def task_result(using: str = "default", **columns: Any) -> TaskResult:
             **columns,
         }
     )
+
+
+def message(using: str = "default", **columns: Any) -> Message:
+    """A message that is kept for an hour."""
+    now = clock.now()
+    number = (Message.objects.using(using).order_by("-pk").values_list("pk", flat=True).first() or 4711) + 1
+    kept = {"create_time": now, "expiration_time": now + timedelta(hours=1), "payload": {"by": "ann", "password": "x"}}
+    names = {"name": "approved", "key": "4711"}
+    return Message.objects.using(using).create(id=number, **{**names, **kept, **columns})
 
 
 def resource(using: str = "default", **columns: Any) -> Resource:

@@ -10,7 +10,7 @@ from django.apps import apps
 from django.db import Error, connections
 from django.test.utils import override_settings
 
-from jobexec import external_job, job, operations
+from jobexec import external_job, job, operations, publish_message
 from jobexec.handlers import registry
 from jobexec.models import DeadLetterJob, GatewayClient, Job, JobLog, SuspendedJob, TimerJob
 from jobexec.operations.overview import overview
@@ -93,6 +93,9 @@ def test_an_application_enqueues_and_does_no_more(alias, roles, handlers, config
         first = handlers.using(database=alias, unique="order-1").enqueue()
         assert handlers.using(database=alias, unique="order-1").enqueue().pk == first.pk
         external_job("pay", using=alias)
+        handlers.using(database=alias, wait_for=("approved", 1)).enqueue()
+        for _ in range(2):
+            publish_message("approved", key=1, ttl=60, message_id="m1", using=alias)
         may_not(alias, "DELETE FROM jobexec_job")
         may_not(alias, "UPDATE jobexec_job SET priority = 1")
         may_not(alias, "SELECT * FROM jobexec_gatewayclient")

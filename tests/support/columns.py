@@ -46,6 +46,10 @@ VALUES: dict[str, Any] = {
     "task_backend": "default",
     "traceparent": "00-1-2-01",
     "resource": "pay.example",
+    "waits_for": "approved",
+    "waits_for_key": "4711",
+    "waits_until": LATER,
+    "message": '{"name": "paid", "key": "1", "payload": null, "id": null, "number": 1}',
     "job_key": 2**51 + 1,
 }
 CHANGED_BY_MOVES = {"id", "revision", "rank", "lock_owner", "lock_expiration_time", "start_time"}

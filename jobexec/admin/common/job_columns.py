@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from urllib.parse import urlencode
 
@@ -97,6 +98,17 @@ class JobColumns:
             return shown
         return format_html('{} <a href="?reveal=1">{}</a>', shown, _("Show decrypted; the audit log records it"))
 
+    @admin.display(description=gettext_lazy("waits for"))
+    def waits(self, job: AbstractJob) -> SafeString | str:
+        """The message, with its key, or the resource."""
+        if job.waits_for is None:
+            return job.resource or display.NONE
+        return format_html('{}<br><span class="jobexec-quiet">{}</span>', job.waits_for, job.waits_for_key)
+
+    @admin.display(description=gettext_lazy("received message"))
+    def received(self, job: AbstractJob) -> str | SafeString:
+        return display.NONE if job.message is None else display.json_text(hide(json.loads(job.message)))
+
     @admin.display(description=gettext_lazy("headers"))
     def headers(self, job: AbstractJob) -> str | SafeString:
         return display.json_text(hide(job.custom_headers))
@@ -111,7 +123,7 @@ def state_badge(job: AbstractJob) -> SafeString:
     if isinstance(job, TimerJob):
         return display.badge("warn", _("waiting for retry")) if job.attempts else display.badge("wait", _("timer"))
     if isinstance(job, BlockedJob):
-        return display.badge("wait", _("blocked"))
+        return display.badge("wait", _("blocked") if job.waits_for is None else _("waits for message"))
     if isinstance(job, ExternalWorkerJob):
         return _badge_of_external(job)
     assert isinstance(job, Job)

@@ -59,5 +59,8 @@ class OperationPermissions:
     def has_fire_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.fire_schedule")
 
+    def has_publish_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.publish_message")
+
     def has_limit_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.change_resource")

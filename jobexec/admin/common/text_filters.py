@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from jobexec.conf import get_settings
 
@@ -85,4 +86,27 @@ class FingerprintFilter(TextFilter):
     title = _("group of failures")
     parameter_name = "fingerprint"
     column = "fingerprint"
+    when_given = True
+
+
+class MessageFilter(TextFilter):
+    """Filter messages by their name."""
+
+    title = _("name")
+    parameter_name = "message"
+    column = "name"
+
+
+class WaitsForFilter(TextFilter):
+    """Filter by the name of the message that jobs wait for."""
+
+    title = pgettext_lazy("for jobs that wait", "message")
+    parameter_name = column = "waits_for"
+
+
+class WaitsForKeyFilter(TextFilter):
+    """Filter by the key of the message; in links from other pages."""
+
+    title = _("key of the message")
+    parameter_name = column = "waits_for_key"
     when_given = True

@@ -22,6 +22,7 @@ _LABELS = {
     "search": gettext_lazy("search: search for jobs and incidents"),
     "update": gettext_lazy("update: change retries and priority"),
     "resolve": gettext_lazy("resolve: resolve incidents"),
+    "publish": gettext_lazy("publish: publish messages for jobs that wait"),
 }
 _ERRORS = {
     "name": gettext_lazy(

@@ -1,23 +1,41 @@
-"""Jobs that wait for their resource."""
+"""Jobs that wait for a message or for their resource."""
 
 from __future__ import annotations
 
 from django.contrib import admin
+from django.utils.translation import gettext_lazy
 
 from jobexec.models import BlockedJob
 
 from ..common import filters, text_filters
+from ..messages.actions import EndWait, PublishMessage
 from .actions import Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
 from .page import JobTableAdmin
 from .repairs import ExecuteNow, MoveToDeadLetters
 
 
+class WaitFilter(filters.YesNoFilter):
+    """What the jobs wait for."""
+
+    title = gettext_lazy("waits for")
+    parameter_name = "waits"
+    choice_labels = (("message", gettext_lazy("A message")), ("resource", gettext_lazy("Its resource")))
+    conditions = {
+        "message": {"waits_for_key__isnull": False},
+        "resource": {"waits_for": None},
+    }
+
+
 @admin.register(BlockedJob)
 class BlockedJobAdmin(JobTableAdmin):
-    """Jobs that are due and wait for a permit of their resource, in the order of their ranks."""
+    """Jobs that wait for a message, or are due and wait for a permit of their resource, in the order of their ranks."""
 
-    list_display = ("state_badge", "handler", "resource", "instance_link", "standing", "age", "tries")
+    own_columns = ("next_look",)
+    list_display = ("state_badge", "handler", "waits", "instance_link", "standing", "age", "tries")
     list_filter = (
+        WaitFilter,
+        text_filters.WaitsForFilter,
+        text_filters.WaitsForKeyFilter,
         text_filters.ResourceFilter,
         filters.CategoryFilter,
         filters.HandlerFilter,
@@ -28,6 +46,8 @@ class BlockedJobAdmin(JobTableAdmin):
     sortable_by = ("age",)
     ordering = ("resource", "rank", "id")
     actions = (
+        PublishMessage(),
+        EndWait(),
         ExecuteNow(),
         ResetRetries(),
         Reschedule(),

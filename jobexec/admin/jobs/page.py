@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from jobexec.models import BATCH_HANDLERS, JOB_TABLES, AbstractJob, JobLog
 
@@ -29,7 +29,7 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
     """Columns that only this table has."""
 
     tenant_column = COLUMN
-    deferred = ("handler_configuration", "custom_headers", "exception_stack")
+    deferred = ("handler_configuration", "custom_headers", "exception_stack", "message")
     search_fields = ("id",)
     search_help_text = search.HELP
     list_display_links = ("handler",)
@@ -44,6 +44,7 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
         "stack",
         "arguments",
         "headers",
+        "received",
     )
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -98,6 +99,11 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
         return [
             (None, {"fields": [("state_badge", *self.own_columns, "due_exactly", "created_exactly"), *_OVERVIEW]}),
             *([(gettext_lazy("Last exception"), {"fields": ["exception_text", "stack"]})] if failed else []),
+            *(
+                [(pgettext_lazy("for jobs that wait", "Message"), {"fields": _MESSAGE})]
+                if obj is None or obj.waits_for or obj.message
+                else []
+            ),
             (gettext_lazy("Arguments"), {"fields": ["arguments", "headers"]}),
             (gettext_lazy("Attempts"), {"fields": self.attempts_fields, "classes": [_BELOW]}),
             (gettext_lazy("Execution"), {"fields": _EXECUTION, "classes": [_BELOW]}),
@@ -125,6 +131,7 @@ _OVERVIEW = (
     ("handler_type", "id", "job_key"),
     ("category", "priority", "process_instance_id", "resource"),
 )
+_MESSAGE = (("waits_for", "waits_for_key", "waits_until"), "received")
 _EXECUTION = (
     ("lock_owner", "lock_expiration_time", "revision"),
     ("exclusive", "atomic", "timeout", "expires_at", "rank"),

@@ -11,8 +11,8 @@ from django.db import connections
 from django.db.models import QuerySet
 
 from jobexec.conf import EngineSettings
-from jobexec.models import BlockedJob, HistoryJob, Job, TimerJob
-from jobexec.operations.notify.wake import BLOCKED, EVERYTHING, HISTORY, JOBS, TIMERS
+from jobexec.models import BlockedJob, HistoryJob, Job, Message, TimerJob
+from jobexec.operations.notify.wake import BLOCKED, EVERYTHING, HISTORY, JOBS, MESSAGES, TIMERS
 from jobexec.operations.sql.dialect import dialect_of
 
 from ..nodes.node import Node
@@ -38,8 +38,9 @@ class CommitWatch:
 
     The counter is that of the acquisition's connection, so its own commits do not count and the file is the one that it
     uses. After other commits (outcomes, heartbeats, whatever the project writes) the tables are checked, and only a
-    job, a timer, history or a blocked job wakes up a loop. Works with WAL and with a rollback journal. The file's
-    modification time would be a little cheaper, but is the same for two commits within one tick of the system's clock.
+    job, a timer, history, a blocked job or a message wakes up a loop. Works with WAL and with a rollback journal. The
+    file's modification time would be a little cheaper, but is the same for two commits within one tick of the system's
+    clock.
     """
 
     def __init__(self, node: Node, heard: Callable[[str], object]) -> None:
@@ -58,6 +59,7 @@ class CommitWatch:
         self._due: Any = None
         self._history: Any = None
         self._blocked: Any = None
+        self._looks: list[Any] = [None, None]
         jobs = Job.objects.using(node.using).filter(lock_owner=None, category__in=node.settings.categories)
         timers = TimerJob.objects.using(node.using).filter(due_date__isnull=False).order_by("due_date")
         history = HistoryJob.objects.using(node.using).order_by("due_date", "id")
@@ -65,6 +67,9 @@ class CommitWatch:
         # The last one: a job that comes while others wait may be of another resource.
         blocked = BlockedJob.objects.using(node.using).order_by("-id")
         self._last_blocked = _compiled(blocked.values("pk")) if node.settings.resources else None
+        messages = Message.objects.using(node.using).filter(delivery_time__isnull=False).order_by("delivery_time")
+        waiting = BlockedJob.objects.using(node.using).filter(next_look__isnull=False).order_by("next_look")
+        self._first_looks = [_compiled(messages.values("delivery_time")), _compiled(waiting.values("next_look"))]
         self._first_job, self._first_timer = _compiled(jobs.values("pk")), _compiled(timers.values("due_date"))
 
     def fileno(self) -> None:
@@ -114,6 +119,13 @@ class CommitWatch:
             last, self._blocked = self._blocked, self._first(self._last_blocked)
             if self._blocked is not None and self._blocked != last:
                 self._heard(BLOCKED)
+
+        known, self._looks = self._looks, [self._first(statement) for statement in self._first_looks]
+        if any(
+            look is not None and (before is None or look < before)
+            for look, before in zip(self._looks, known, strict=True)
+        ):
+            self._heard(MESSAGES)
 
     def _ring(self) -> None:
         self._rang_at, self._owed = time.monotonic(), False

@@ -1,4 +1,4 @@
-"""Moves due timers to the executable jobs, and fires schedules."""
+"""Moves due timers to the executable jobs, fires schedules, and delivers messages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from jobexec.operations.rows.bury_unreadable import UNREADABLE
 
 from ...runtime.threads import SELDOM, Loop
 from ..nodes.node import Node
+from .messages import Messages
 from .schedules import Schedules
 
 _PAGE = 500
@@ -22,12 +23,12 @@ class TimerAcquisition(Loop):
     def __init__(self, node: Node, listening: Callable[[], bool]) -> None:
         super().__init__(f"jobexec-timers-{node.using}")
         self.node, self._listening = node, listening
-        #: Schedules need no separate thread.
-        self.schedules = Schedules(node)
+        #: Schedules and messages need no separate thread.
+        self.schedules, self.messages = Schedules(node), Messages(node, listening)
 
     def run_once(self) -> float:
-        # Timers first: an error of the schedules comes after the timers have moved.
-        return min(self._move_timers(), self.schedules.fire())
+        # Timers first: an error of the others comes after the timers have moved.
+        return min(self._move_timers(), self.messages.deliver(), self.schedules.fire())
 
     def _move_timers(self) -> float:
         using, longest = self.node.using, self._longest()

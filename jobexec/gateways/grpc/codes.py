@@ -17,6 +17,7 @@ from jobexec.exceptions import (
     JobExecError,
     JobNotFound,
     JobStateError,
+    MessageExists,
     NotAllowed,
     NotDecryptableYet,
     TooManyRequests,
@@ -40,6 +41,7 @@ _CODES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], grpc.StatusCo
     (NotAllowed, Code.PERMISSION_DENIED),
     ((TooManyRequests, Overloaded), Code.RESOURCE_EXHAUSTED),
     ((JobNotFound, IncidentNotFound), Code.NOT_FOUND),
+    (MessageExists, Code.ALREADY_EXISTS),
     ((JobStateError, WrongWorker), Code.FAILED_PRECONDITION),
     (NotDecryptableYet, Code.UNAVAILABLE),
     (ValueError, Code.INVALID_ARGUMENT),  # also InvalidJob
@@ -47,6 +49,7 @@ _CODES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], grpc.StatusCo
 #: Zeebe's names for the rejection of a command.
 _REJECTIONS = {
     Code.NOT_FOUND: "NOT_FOUND",
+    Code.ALREADY_EXISTS: "ALREADY_EXISTS",
     Code.FAILED_PRECONDITION: "INVALID_STATE",
     Code.INVALID_ARGUMENT: "INVALID_ARGUMENT",
     Code.PERMISSION_DENIED: "FORBIDDEN",

@@ -6,9 +6,10 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote
 
-from jobexec.gateways import auth
+from jobexec.gateways import auth, zeebe_format
 from jobexec.operations import external
 from jobexec.operations.audit import acting
+from jobexec.operations.external.publish import publish_external_message
 from jobexec.operations.values.operator import Operator
 
 from . import gateway_pb2 as pb
@@ -110,6 +111,22 @@ class Commands:
             )
         auth.audit(client, "UpdateJobPriority", request.jobKey)
         return pb.UpdateJobPriorityResponse()
+
+    async def publish_message(
+        self, request: pb.PublishMessageRequest, context: Any, client: auth.Client
+    ) -> pb.PublishMessageResponse:
+        """Publish a message. The time to live is cut to MESSAGE_MAX_TTL: clients send any length."""
+        row = await self.call_context.finish(
+            publish_external_message,
+            request.name,
+            request.correlationKey,
+            variables=variables(request.variables),
+            ttl=milliseconds(request.timeToLive, "timeToLive"),
+            message_id=request.messageId or None,
+            tenant_id=zeebe_format.tenant_id(request.tenantId),
+            caller=client.caller,
+        )
+        return pb.PublishMessageResponse(key=row.pk, tenantId=zeebe_format.tenant(row.tenant_id))
 
     async def resolve_incident(
         self, request: pb.ResolveIncidentRequest, context: Any, client: auth.Client

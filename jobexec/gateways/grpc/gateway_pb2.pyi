@@ -226,6 +226,30 @@ class ResolveIncidentResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class PublishMessageRequest(_message.Message):
+    __slots__ = ("name", "correlationKey", "timeToLive", "messageId", "variables", "tenantId")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CORRELATIONKEY_FIELD_NUMBER: _ClassVar[int]
+    TIMETOLIVE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGEID_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    TENANTID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    correlationKey: str
+    timeToLive: int
+    messageId: str
+    variables: str
+    tenantId: str
+    def __init__(self, name: _Optional[str] = ..., correlationKey: _Optional[str] = ..., timeToLive: _Optional[int] = ..., messageId: _Optional[str] = ..., variables: _Optional[str] = ..., tenantId: _Optional[str] = ...) -> None: ...
+
+class PublishMessageResponse(_message.Message):
+    __slots__ = ("key", "tenantId")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TENANTID_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    tenantId: str
+    def __init__(self, key: _Optional[int] = ..., tenantId: _Optional[str] = ...) -> None: ...
+
 class TopologyRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

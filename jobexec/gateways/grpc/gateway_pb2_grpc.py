@@ -59,6 +59,11 @@ class GatewayStub(object):
                 request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.ResolveIncidentRequest.SerializeToString,
                 response_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.ResolveIncidentResponse.FromString,
                 )
+        self.PublishMessage = channel.unary_unary(
+                '/gateway_protocol.Gateway/PublishMessage',
+                request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.PublishMessageRequest.SerializeToString,
+                response_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.PublishMessageResponse.FromString,
+                )
         self.Topology = channel.unary_unary(
                 '/gateway_protocol.Gateway/Topology',
                 request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.TopologyRequest.SerializeToString,
@@ -130,6 +135,13 @@ class GatewayServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PublishMessage(self, request, context):
+        """Publish a message for the jobs that wait for its name and key.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Topology(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -183,6 +195,11 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.ResolveIncident,
                     request_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.ResolveIncidentRequest.FromString,
                     response_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.ResolveIncidentResponse.SerializeToString,
+            ),
+            'PublishMessage': grpc.unary_unary_rpc_method_handler(
+                    servicer.PublishMessage,
+                    request_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.PublishMessageRequest.FromString,
+                    response_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.PublishMessageResponse.SerializeToString,
             ),
             'Topology': grpc.unary_unary_rpc_method_handler(
                     servicer.Topology,
@@ -349,6 +366,23 @@ class Gateway(object):
         return grpc.experimental.unary_unary(request, target, '/gateway_protocol.Gateway/ResolveIncident',
             jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.ResolveIncidentRequest.SerializeToString,
             jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.ResolveIncidentResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def PublishMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/gateway_protocol.Gateway/PublishMessage',
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.PublishMessageRequest.SerializeToString,
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.PublishMessageResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -63,6 +63,7 @@ class Service:
             "UpdateJobRetries": Call(commands.update_retries, "update", "UPDATE_RETRIES"),
             "UpdateJobPriority": Call(commands.update_priority, "update", "UPDATE"),
             "ResolveIncident": Call(commands.resolve_incident, "resolve", "RESOLVE"),
+            "PublishMessage": Call(commands.publish_message, "publish", "PUBLISH"),
             "Topology": Call(self._topology, counts=auth.REPORTS),
         }
 

@@ -14,6 +14,7 @@ from .incidents import Incidents
 from .look.explain import Why
 from .look.listing import List
 from .look.show import Show
+from .messages.list import Messages
 from .resources.list import Resources
 from .schedules.list import Schedules
 from .stats.command import Stats
@@ -32,6 +33,7 @@ _ALL: tuple[Action, ...] = (
     Deployments(),
     Schedules(),
     Resources(),
+    Messages(),
     Stats(),
     Top(),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
+from itertools import repeat
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
+from jobexec.conf.messages import LENGTH, check_name, check_text
 from jobexec.conf.resources import is_name
 from jobexec.encryption import envelope_of, seal, unseal
 from jobexec.exceptions import InvalidJob
@@ -30,7 +32,7 @@ from ..sql.insert import insert_row, insert_rows, json_text, parameters
 from ..sql.locks import atomic
 from ..sql.server_time import keep_time
 from ..values.arguments import check_moment
-from ..values.inserted_rows import CreatedJobs, NewJob, Table, instance
+from ..values.inserted_rows import CreatedJobs, NewJob, Own, Table, Wait, instance
 from ..values.ranking import check_priority, rank
 from .follow_ups import Hold, hold_for
 
@@ -45,6 +47,8 @@ _OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
 @sensitive_variables("columns", "own")
 def create_job(using: str, **columns: Any) -> NewJob:
     """Insert one job: executable, a timer if ``due_date`` lies in the future, blocked if it has a ``resource``.
+
+    It is also blocked, whatever its date, if it waits for a message (``waits_for``, ``waits_for_key``).
 
     Returns the row as saved.
 
@@ -95,6 +99,18 @@ def check_resource(name: str | None) -> None:
     raise InvalidJob(f"resource: expected a name that RESOURCES covers ({entries}), got {shown(name)}.")
 
 
+def check_wait(columns: Mapping[str, Any]) -> None:
+    """Raise :class:`~jobexec.exceptions.InvalidJob` for columns of a job that name half a message."""
+    if columns.get("waits_for") is None:
+        given = [name for name in ("waits_for_key", "waits_until") if columns.get(name) is not None]
+        if given:
+            raise InvalidJob(f"{given[0]}: only valid with waits_for, the name of a message.")
+        return
+    check_name("waits_for", columns["waits_for"])
+    check_text("waits_for_key", columns.get("waits_for_key"), LENGTH)
+    check_moment("waits_until", columns.get("waits_until"))
+
+
 def _take(columns: dict[str, Any]) -> dict[str, Any]:
     return {name: columns.pop(name) for name in _OF_EACH if name in columns}
 
@@ -124,7 +140,8 @@ class Pattern:
     :class:`~jobexec.exceptions.InvalidJob`.
     """
 
-    def __init__(self, using: str, columns: Mapping[str, Any]) -> None:
+    def __init__(self, using: str, columns: Mapping[str, Any], waits_until: datetime | None = None) -> None:
+        """``waits_until`` is that of jobs whose message :meth:`of_wait` names."""
         if not _OPTIONS.issuperset(columns):
             raise InvalidJob(f"Unknown job columns: {', '.join(sorted(columns.keys() - _OPTIONS))}.")
         settings = get_settings()
@@ -135,6 +152,7 @@ class Pattern:
             raise InvalidJob(f"category: expected one of {known} (setting CATEGORIES), got {category!r}.")
         check_priority(columns.get("priority", 0))
         check_resource(columns.get("resource"))
+        check_wait(columns)
         made: dict[str, Any] = {"job_definition_id": columns.get("handler_type", "")}
         if settings.deployment:
             made["deployment_id"] = settings.deployment
@@ -142,6 +160,9 @@ class Pattern:
             made["traceparent"] = traceparent
         self.using = using
         self._columns = made | dict(columns)
+        self._waits_until = waits_until
+        if columns.get("waits_for") is not None:
+            self._columns["waits_until"] = self._end_of_wait(columns.get("waits_until"))
         self._traces = tracing.AVAILABLE and "traceparent" not in self._columns
         self._values = parameters(connections[using], Job, self._columns)
         self._of_resources: dict[str, Pattern] = {}
@@ -168,6 +189,26 @@ class Pattern:
             if len(self._of_resources) < _RESOURCES:
                 self._of_resources[name] = pattern
         return pattern
+
+    def of_wait(self, wait: Wait | None) -> Pattern:
+        """The same pattern for a job that waits for another message, whose name and key have been checked."""
+        if wait is None:
+            return self
+        own: dict[str, Any] = {"waits_for": wait[0], "waits_for_key": wait[1]}
+        own["waits_until"] = self._end_of_wait(self._waits_until)
+        pattern = copy(self)
+        pattern._columns = self._columns | own
+        pattern._values = self._values | parameters(connections[self.using], BlockedJob, own)
+        pattern._of_resources = {}
+        return pattern
+
+    def _end_of_wait(self, until: datetime | None) -> datetime | None:
+        """A job that has expired goes on, too: to be cancelled."""
+        return min(filter(None, (until, self._columns.get("expires_at"))), default=None)
+
+    def of_call(self, own: Own) -> Pattern:
+        """The same pattern with what the options make of the arguments of a call."""
+        return self.of_resource(own.resource).of_wait(own.wait)
 
     def of_batch(self, batch: Batch) -> Pattern:
         """The same pattern for children of a batch, which are of its tenant. Raises InvalidJob if it has another."""
@@ -208,23 +249,33 @@ class Pattern:
         return row  # type: ignore[no-any-return]
 
     def create_many(
-        self, encoded: Sequence[str], *, ids: Sequence[UUID] | None = None, stays: bool = True, **own: Any
+        self,
+        encoded: Sequence[str],
+        *,
+        ids: Sequence[UUID] | None = None,
+        waits: Sequence[Wait] | None = None,
+        stays: bool = True,
+        **own: Any,
     ) -> CreatedJobs:
         """Insert a job for each ``handler_configuration``, given as JSON texts, in this order, in one transaction.
 
-        All other columns are equal, including ``create_time``. ``ids`` are generated if they are not given.
-        ``stays``: the first ones may be locked by the node whose handler enqueues them.
+        All other columns are equal, including ``create_time``. ``ids`` are generated if they are not given; ``waits``
+        are the messages for which the jobs wait, if each has its own. ``stays``: the first ones may be locked by the
+        node whose handler enqueues them.
         """
         using = self.using
-        table, columns, values = self.job(encoded="", **own)
-        for name in ("id", "handler_configuration"):
+        table, columns, values = (self if waits is None else self.of_wait(waits[0])).job(encoded="", **own)
+        names: tuple[str, ...] = ("id", "handler_configuration")
+        if waits is not None:
+            names = (*names, "waits_for", "waits_for_key")
+        for name in names:
             del columns[name], values[name]
         hold = hold_for(using, table, columns, len(encoded)) if encoded and stays else None
         held = (hold.columns, hold.count) if hold is not None else None
-        jobs = CreatedJobs(using, table, columns, uuid7s(len(encoded)) if ids is None else ids, encoded, held)
+        jobs = CreatedJobs(using, table, columns, uuid7s(len(encoded)) if ids is None else ids, encoded, waits, held)
         if jobs:
-            names: tuple[str, ...] = ("id", "handler_configuration")
-            rows: list[tuple[Any, ...]] = [(id.hex, text) for id, text in zip(jobs.ids, encoded, strict=True)]
+            each = zip(jobs.ids, encoded, waits or repeat(()), strict=waits is not None)
+            rows: list[tuple[Any, ...]] = [(id.hex, text, *wait) for id, text, wait in each]
             if hold is not None:
                 hold.expect(jobs[: hold.count])
                 lock = parameters(connections[using], table, hold.columns)
@@ -237,16 +288,16 @@ class Pattern:
         tell_watchers(using, jobs)
         return jobs
 
-    def create_each(
-        self, encoded: Sequence[str], ids: Sequence[UUID], resources: Sequence[str | None], **own: Any
-    ) -> None:
-        """Insert jobs as :meth:`create_many`, with ``ids``, each of its own resource."""
-        groups: dict[str | None, list[int]] = {}
-        for number, resource in enumerate(resources):
-            groups.setdefault(resource, []).append(number)
-        for resource, numbers in groups.items():
+    def create_each(self, encoded: Sequence[str], ids: Sequence[UUID], calls: Sequence[Own], **own: Any) -> None:
+        """Insert jobs as :meth:`create_many`, with ``ids``, each with what its call made."""
+        groups: dict[tuple[str | None, bool], list[int]] = {}
+        for number, call in enumerate(calls):
+            groups.setdefault((call.resource, call.wait is not None), []).append(number)
+        for (resource, _), numbers in groups.items():
+            waits = [wait for number in numbers if (wait := calls[number].wait) is not None]
             texts = [encoded[number] for number in numbers]
-            self.of_resource(resource).create_many(texts, ids=[ids[number] for number in numbers], **own)
+            pattern = self.of_resource(resource)
+            pattern.create_many(texts, ids=[ids[number] for number in numbers], waits=waits or None, **own)
 
     def job(
         self,
@@ -279,6 +330,9 @@ class Pattern:
             if self._columns.get("resource") is not None:
                 table = BlockedJob
             columns["rank"] = rank(using, due_date or now, self._columns.get("priority", 0))
+        if self._columns.get("waits_for") is not None:
+            table = BlockedJob
+            columns["next_look"] = now
         values = parameters(connections[using], table, columns)
         columns["handler_configuration"] = {} if handler_configuration is None else handler_configuration
         values["handler_configuration"] = json_text(columns["handler_configuration"]) if encoded is None else encoded
@@ -296,8 +350,11 @@ def _tell(using: str, table: Table, jobs: Sequence[NewJob], hold: Hold | None = 
     if jobs:
         announce(signals.job_created, using, table, jobs=jobs)
         if table is BlockedJob:
-            alike = isinstance(jobs, CreatedJobs)  # then all are of the same resource
-            wake_for_resources(using, {job.resource for job in (jobs[:1] if alike else jobs)})
+            alike = isinstance(jobs, CreatedJobs)  # then all are of the same resource, and all wait or none
+            some = jobs[:1] if alike else jobs
+            wake_for_resources(using, {job.resource for job in some if job.waits_for is None})
+            if any(job.waits_for is not None for job in some):
+                wake_on_commit(using, messages=True)
             return
         if hold is not None:
             hold.hand_over(using)

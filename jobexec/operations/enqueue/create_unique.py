@@ -17,7 +17,7 @@ from jobexec.identifiers import uuid7, uuid7s
 from ..notify.observers import told_afterwards
 from ..sql.errors import is_conflict
 from ..sql.locks import atomic
-from ..values.inserted_rows import AnyJob, instance
+from ..values.inserted_rows import AnyJob, Own, instance
 from .create import Pattern
 from .unique import CHANGED, ROUNDS, Claim, Rule
 from .unique_keys import Holder
@@ -106,12 +106,13 @@ def create_unique_jobs(
     encoded: Sequence[str],
     *,
     due_date: datetime | None = None,
-    resources: Sequence[str | None] = (),
+    calls: Sequence[Own] = (),
     ids: Sequence[UUID] = (),
 ) -> Created:
     """Insert many jobs and take their keys, each with its ``handler_configuration`` as JSON text.
 
-    ``resources`` are those of the jobs, if each has its own, and so are ``ids``.
+    ``calls`` are what the options make of the calls' arguments, if they do; ``ids`` are those of the jobs, if they
+    have them already.
 
     Call it in a transaction and roll that back (perhaps to a savepoint) if it raises: keys may have been taken by then.
     Of calls with the same key the first wins, or the last with ``on_conflict="replace"``.
@@ -127,8 +128,8 @@ def create_unique_jobs(
         raise DuplicateJob(rule.handler_type, keys[first], holding[first])
     new = [number for number in range(len(keys)) if number not in duplicates]
     texts, own = [encoded[n] for n in new], [ids[n] for n in new]
-    if resources:
-        pattern.create_each(texts, own, [resources[n] for n in new], stays=False, due_date=due_date)
+    if calls:
+        pattern.create_each(texts, own, [calls[n] for n in new], stays=False, due_date=due_date)
     else:
         pattern.create_many(texts, ids=own, stays=False, due_date=due_date)
     return Created(holding, duplicates)

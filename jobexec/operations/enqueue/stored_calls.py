@@ -24,6 +24,8 @@ def create_stored(using: str, call: Mapping[str, Any], **defaults: Any) -> NewJo
         columns["timeout"] = parse_duration(columns["timeout"])
     if "expires" in call:
         columns["expires_at"] = _moment(using, call["expires"])
+    if "wait" in call:
+        columns["waits_until"] = _moment(using, call["wait"])
     due_date = _moment(using, call["due"]) if "due" in call else None
     handler, configuration = call["handler"], call["configuration"]
     return create_job(using, **columns, handler_type=handler, handler_configuration=configuration, due_date=due_date)

@@ -23,6 +23,7 @@ from jobexec.models import (
     FailureGroup,
     Incident,
     JobLog,
+    Message,
     ScheduleFiring,
     TaskResult,
 )
@@ -44,7 +45,8 @@ Rows: TypeAlias = QuerySet[Any, Any]
 
 
 def clean_up_history(using: str = "default") -> int:
-    """Delete all history past HISTORY_TIME_TO_LIVE or HISTORY_MAX_ROWS; return the number of rows.
+    """Delete all history past HISTORY_TIME_TO_LIVE or HISTORY_MAX_ROWS, and messages that are kept no longer; return
+    the number of rows.
 
     Runs at once, ignoring HISTORY_CLEANUP_WINDOW, in transactions of HISTORY_CLEANUP_BATCH_SIZE rows; for cron and for
     projects without an executor. Does nothing while another process cleans up. Do not call it in a transaction.
@@ -168,6 +170,8 @@ def _expired(using: str) -> Iterator[Rows]:
     if settings.audit_log_time_to_live is not None:
         moment = clock.now(using) - settings.audit_log_time_to_live
         yield AuditLog.objects.using(using).filter(timestamp__lt=moment).order_by("timestamp")
+    kept = Message.objects.using(using).filter(expiration_time__lt=clock.now(using), delivery_time=None)
+    yield kept.order_by("expiration_time")
     # Children that ended after their batch was deleted.
     owner = Batch.objects.using(using).filter(pk=OuterRef("batch_id"))
     yield BatchTally.objects.using(using).filter(~Exists(owner)).order_by("pk")

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from django.db.models import Exists, Value
 
-from jobexec.models import BlockedJob, Deployment, DeploymentRegistration, HistoryJob, Job, Schedule, TimerJob
+from jobexec.models import BlockedJob, Deployment, DeploymentRegistration, HistoryJob, Job, Message, Schedule, TimerJob
 
 from ..manage.priority_overrides import overridden
 from ..manage.suspension_sweep import due_suspensions
@@ -19,7 +19,7 @@ from ..values.acquired_job import ServedJobs
 #: The names of the questions; those about deployments may have a number appended.
 DEAD_NODES, SUSPENSIONS, TIMERS_SOON, DEPLOYMENTS = "dead_nodes", "suspensions_soon", "timers_soon", "other_deployments"
 HISTORY_SOON, OVERRIDES, SCHEDULES_SOON = "history_soon", "overriding_priorities", "schedules_soon"
-BLOCKED_JOBS = "blocked_jobs"
+BLOCKED_JOBS, MESSAGES_SOON = "blocked_jobs", "messages_soon"
 
 _MANY = 20  # with more questions than this, simply read again which deployments to serve
 
@@ -30,18 +30,20 @@ def questions(using: str, owner: str, soon: datetime) -> Questions:
     """Ask whether there are dead nodes to recover (except ``owner``), and timers, suspensions, history and schedules
     due until ``soon``.
 
-    Also asks whether a definition has an overriding priority, which must be applied to new jobs, and whether jobs wait
-    for a resource.
+    Also asks whether a definition has an overriding priority, which must be applied to new jobs, whether jobs wait for
+    a resource, and whether a message is to be delivered, or a job that waits for one to be looked at.
 
     The answers are booleans: an unreadable value must not keep a node from renewing its lease.
     """
+    blocked, messages = BlockedJob.objects.using(using), Message.objects.using(using)
     return {
         DEAD_NODES: Exists(dead_nodes(using, owner)),
         SUSPENSIONS: Exists(due_suspensions(using, soon)),
         TIMERS_SOON: Exists(TimerJob.objects.using(using).filter(due_date__lte=soon)),
         HISTORY_SOON: Exists(HistoryJob.objects.using(using).filter(due_date__lte=soon)),
         OVERRIDES: Exists(overridden(using)),
-        BLOCKED_JOBS: Exists(BlockedJob.objects.using(using)),
+        BLOCKED_JOBS: Exists(blocked.filter(resource__isnull=False)),
+        MESSAGES_SOON: Exists(blocked.filter(next_look__lte=soon)) | Exists(messages.filter(delivery_time__lte=soon)),
         SCHEDULES_SOON: Exists(Schedule.objects.using(using).filter(enabled=True, next_time__lte=soon)),
     }
 

@@ -116,7 +116,7 @@ def set_due_date(target: Target, due_date: datetime | None, *, using: str | None
         if isinstance(row, ExternalWorkerJob) and row.resource is None:
             _set_available(row, due_date)
             return None
-        if stays(type(row), due_date, later):
+        if row.waits_for is not None or stays(type(row), due_date, later):  # the message comes before the date
             _update(row, due_date=due_date)
         elif move(row, table_for(row, later=later), due_date=due_date) is None:
             return CHANGED_MEANWHILE

@@ -120,9 +120,10 @@ def set_due_date_page(
     page = lock_page(using, table, ids, whole=not stay and not (leave and _goes_inside(using)))
     rows = [row for row in page if not row.locked]
     wake_for(using, rows, timers=later)
-    done: list[UUID] = []
+    done = _update(using, table, [row.pk for row in rows if row.waits_for is not None], due_date=due_date)
+    rows = [row for row in rows if row.waits_for is None]
     if table is ExternalWorkerJob:
-        done = _set_available(using, [row for row in rows if row.resource is None], due_date)
+        done += _set_available(using, [row for row in rows if row.resource is None], due_date)
         rows = [row for row in rows if row.resource is not None]
     if stay:
         return done + _update(using, table, [row.pk for row in rows], due_date=due_date)

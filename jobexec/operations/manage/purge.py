@@ -1,4 +1,4 @@
-"""Delete data kept beside the jobs on an operator's request: task results and unique keys."""
+"""Delete data kept beside the jobs on an operator's request: task results, unique keys and messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Model
 
-from jobexec.models import JobKey, TaskResult
+from jobexec.models import JobKey, Message, TaskResult
 
 from ..audit import audited, note_rows
 from ..sql.locks import atomic, delete_rows, lock_rows
@@ -36,6 +36,15 @@ def release_keys(ids: Iterable[int], *, using: str | None = None) -> list[int]:
     The jobs that hold them are left unchanged: two jobs may then exist with the same key.
     """
     return _delete(JobKey, ids, database_of(None, using), ("handler_type", "key"))
+
+
+@audited
+def delete_messages(ids: Iterable[int], *, using: str | None = None) -> list[int]:
+    """Delete messages, so that no further job receives them; return the ids of the rows that existed.
+
+    Their message ids may be published again.
+    """
+    return _delete(Message, ids, database_of(None, using), ("name", "key"))
 
 
 def _delete(model: type[Model], ids: Iterable[T], using: str, names: Sequence[str]) -> list[T]:

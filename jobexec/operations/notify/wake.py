@@ -19,7 +19,7 @@ CHANNEL = "jobexec_wake"
 
 #: The subject of a wake-up: the content of a notification. Other releases may send less or other content, which means
 #: everything.
-JOBS, TIMERS, HISTORY, SCHEDULES, EVERYTHING = "job", "timer", "history", "schedule", ""
+JOBS, TIMERS, HISTORY, SCHEDULES, MESSAGES, EVERYTHING = "job", "timer", "history", "schedule", "message", ""
 #: The subject of a wake-up for blocked jobs; ":" and the name of their resource follow if they are all of the same.
 BLOCKED = "blocked"
 
@@ -28,7 +28,7 @@ _listeners: set[Callable[[str, str], None]] = set()
 
 def add_listener(listener: Callable[[str, str], None]) -> None:
     """Call ``listener(using, content)`` in this process after each commit that added jobs, for an embedded executor;
-    ``content`` is JOBS, TIMERS, HISTORY, SCHEDULES, EVERYTHING, or begins with BLOCKED."""
+    ``content`` is JOBS, TIMERS, HISTORY, SCHEDULES, MESSAGES, EVERYTHING, or begins with BLOCKED."""
     _listeners.add(listener)
 
 
@@ -37,14 +37,18 @@ def remove_listener(listener: Callable[[str, str], None]) -> None:
     _listeners.discard(listener)
 
 
-def wake_on_commit(using: str, *, timers: bool = False, history: bool = False, schedules: bool = False) -> None:
+def wake_on_commit(
+    using: str, *, timers: bool = False, history: bool = False, schedules: bool = False, messages: bool = False
+) -> None:
     """Wake the executors of this engine once the current transaction commits, once per transaction.
 
-    For executable jobs, or for timers, history or schedules, which wake up only the loop that waits for them. Losing a
+    For executable jobs, or for timers, history, schedules or messages (also for jobs that wait for one), which wake up
+    only the loop that waits for them. Losing a
     wake-up only costs latency: polling always suffices. With a broker as dispatcher, the broker notifies other
     processes of jobs (:mod:`~jobexec.operations.notify.broker`), and the database of everything else.
     """
-    _wake(using, SCHEDULES if schedules else HISTORY if history else TIMERS if timers else JOBS)
+    subjects = {MESSAGES: messages, SCHEDULES: schedules, HISTORY: history, TIMERS: timers}
+    _wake(using, next((subject for subject, is_meant in subjects.items() if is_meant), JOBS))
 
 
 def wake_for_resources(using: str, names: Iterable[str | None]) -> None:

@@ -11,7 +11,7 @@ from operator import or_
 from django.db.models import Q
 
 from jobexec import clock
-from jobexec.models import BlockedJob, HistoryJob, Job, TimerJob
+from jobexec.models import BlockedJob, HistoryJob, Job, Message, TimerJob
 
 from ..values.acquired_job import ServedJobs
 
@@ -33,7 +33,10 @@ class Pending:
 
 
 def pending(using: str, scopes: Iterable[ServedJobs]) -> Pending:
-    """The work left for executors that serve ``scopes``; rows that other nodes hold count, too."""
+    """The work left for executors that serve ``scopes``; rows that other nodes hold count, too.
+
+    Jobs that wait for a message do not count, nor the end of their waits.
+    """
     served = reduce(or_, map(_served, scopes))
     waiting = TimerJob.objects.using(using).filter(served)
     now, recorded = clock.now(using), HistoryJob.objects.using(using)
@@ -42,7 +45,8 @@ def pending(using: str, scopes: Iterable[ServedJobs]) -> Pending:
         # A due timer that has not been moved yet counts as a due job.
         due=Job.objects.using(using).filter(served).exists()
         or waiting.filter(due_date__lte=now).exists()
-        or BlockedJob.objects.using(using).filter(served).exists()
+        or BlockedJob.objects.using(using).filter(served).filter(Q(waits_for=None) | Q(next_look__lte=now)).exists()
+        or Message.objects.using(using).filter(delivery_time__isnull=False).exists()
         or recorded.filter(due_date__lte=now).exists(),
         retries=waiting.filter(attempts__gt=0).exists() or recorded.filter(attempts__gt=0).exists(),
         timers=timers.count(),

@@ -118,7 +118,9 @@ def _added(found: Iterable[Mapping[str, CappedCount]]) -> dict[str, CappedCount]
 
 
 def _counts(using: str, table: type[AbstractJob], most: Mapping[str, int]) -> dict[str, CappedCount]:
-    found = count_each(using, table, "resource", {name: limit + 1 for name, limit in most.items()})
+    upto = {name: limit + 1 for name, limit in most.items()}
+    # A job that waits for a message as well does not wait for its resource yet.
+    found = count_each(using, table, "resource", upto, without="waits_for" if table is BlockedJob else "")
     return {name: _capped(count, most[name]) for name, count in found.items()}
 
 
@@ -183,7 +185,7 @@ def _totals(using: str, table: type[AbstractJob], order: str, entries: Sequence[
     found = _counts(using, table, {entry: most for entry in entries if not entry.endswith("*")})
     if len(found) == len(entries):
         return found
-    rows = table._base_manager.using(using).filter(resource__isnull=False).order_by(order)
+    rows = table._base_manager.using(using).filter(resource__isnull=False, waits_for=None).order_by(order)
     names = list(rows.values_list("resource", flat=True)[: most + 1])
     covering = get_settings().resources.covering
     sums = Counter(covering(name or "") for name in names)

@@ -76,7 +76,7 @@ class Home(Protocol):
 
 
 def blocked_resources(using: str) -> list[str]:
-    """The names of the resources for which jobs wait."""
+    """The names of the resources for which jobs wait, also of those whose jobs still wait for a message."""
     with connections[using].cursor() as cursor:
         cursor.execute(dialect(using).different(BlockedJob._meta.db_table, "resource"))
         return [name for (name,) in cursor.fetchall() if name is not None]
@@ -250,7 +250,7 @@ class _Taken:
 
 
 def _in_line(using: str, name: str) -> QuerySet[BlockedJob]:
-    return BlockedJob.objects.using(using).filter(resource=name).order_by("rank", "id")
+    return BlockedJob.objects.using(using).filter(resource=name, waits_for=None).order_by("rank", "id")
 
 
 def _read(using: str, name: str, count: int, owner: str, wide: bool) -> Iterator[First]:

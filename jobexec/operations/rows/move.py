@@ -14,7 +14,7 @@ from ..history.task_attempts import is_task, mark_ready
 from ..sql.locks import atomic, delete_rows
 from ..values.ranking import rank
 from .fencing import UNLOCKED, lock_unchanged
-from .routing import available_at, free_instances, lease_kept, may_hold, wake_for_permits
+from .routing import available_at, free_instances, lease_kept, may_hold, next_look, wake_for_permits
 from .tallies import count_move
 
 J = TypeVar("J", bound=AbstractJob)
@@ -84,11 +84,16 @@ def _delete_unchanged(source: type[AbstractJob], using: str, rows: Sequence[Abst
 def is_ranked(source: type[AbstractJob], to: type[AbstractJob], changes: Mapping[str, Any]) -> bool:
     """Whether a move gives jobs a new place in the order of acquisition.
 
-    A job that was blocked, or is blocked again, keeps its place, unless it gets another date.
+    A job that was blocked, or is blocked again, keeps its place, unless it gets another date or has waited for a
+    message.
     """
     if to not in (Job, BlockedJob, ExternalWorkerJob):
         return False
-    return "due_date" in changes or BlockedJob not in (source, to) or not {source, to} & {Job, ExternalWorkerJob}
+    return (
+        bool({"due_date", "waits_for"}.intersection(changes))
+        or BlockedJob not in (source, to)
+        or not {source, to} & {Job, ExternalWorkerJob}
+    )
 
 
 def _copy(row: AbstractJob, to: type[J], using: str, changes: dict[str, Any]) -> J:
@@ -99,4 +104,6 @@ def _copy(row: AbstractJob, to: type[J], using: str, changes: dict[str, Any]) ->
     if to is ExternalWorkerJob:
         values["available_at"] = available_at(using, values["due_date"])
         values |= lease_kept(values["handler_configuration"])
+    elif to is BlockedJob:
+        values["next_look"] = next_look(using, values["waits_for"])
     return to(**values)

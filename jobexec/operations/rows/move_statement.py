@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from jobexec import clock
-from jobexec.models import SHARED_COLUMNS, AbstractJob, DeadLetterJob, ExternalWorkerJob
+from jobexec.models import SHARED_COLUMNS, AbstractJob, BlockedJob, DeadLetterJob, ExternalWorkerJob
 
 from ..history.incidents import copy_incidents, resolve_incidents
 from ..history.task_attempts import mark_ready
@@ -22,7 +22,7 @@ from ..sql.locks import delete_rows
 from ..values.ranking import rank, rank_sql
 from .fencing import UNLOCKED
 from .move import is_ranked
-from .routing import LEASE, available_at, available_at_sql, free_instances, lease_kept
+from .routing import LEASE, available_at, available_at_sql, free_instances, lease_kept, next_look_sql
 
 
 def is_possible(using: str) -> bool:
@@ -48,10 +48,7 @@ def transfer(
         return
     columns: dict[str, Any] = {name: Sql(f"source.{name}") for name in SHARED_COLUMNS}
     columns |= {**UNLOCKED, "revision": Sql("source.revision + 1"), **(changes or {})}
-    if to is ExternalWorkerJob:
-        columns["lease_token"] = ""
-        own = changes is None or "due_date" not in changes
-        columns["available_at"] = available_at_sql(using) if own else available_at(using, (changes or {})["due_date"])
+    columns |= _columns_of(using, to, changes or {})
     if is_ranked(source, to, changes or {}):
         now = clock.now(using)
         due = (changes["due_date"] or now) if changes and "due_date" in changes else None  # of all rows
@@ -75,6 +72,19 @@ def _after(using: str, source: type[AbstractJob], to: type[AbstractJob], ids: Co
     elif source is DeadLetterJob:
         resolve_incidents(using, ids)
         mark_ready(using, ids)
+
+
+def _columns_of(using: str, to: type[AbstractJob], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that only this table has."""
+    if to is BlockedJob:
+        return {"next_look": next_look_sql(using)}
+    if to is not ExternalWorkerJob:
+        return {}
+    own = "due_date" not in changes
+    return {
+        "lease_token": "",
+        "available_at": available_at_sql(using) if own else available_at(using, changes["due_date"]),
+    }
 
 
 def _keep_leases(using: str, ids: Collection[UUID]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -36,6 +36,8 @@ def table_for(row: AbstractJob, *, later: bool) -> type[AbstractJob]:
 
     External jobs wait for a date in their own table, unless they would hold a permit of their resource there.
     """
+    if row.waits_for is not None:
+        return BlockedJob  # the message comes before the date
     if row.resource is None and is_external(row):
         return ExternalWorkerJob
     if later:
@@ -63,6 +65,17 @@ def available_at_sql(using: str) -> Sql:
     return Sql("CASE WHEN source.due_date > %s THEN source.due_date END", (now,))
 
 
+def next_look(using: str, waits_for: str | None) -> datetime | None:
+    """Return when to look at a row that comes to BlockedJob: at once if it waits for a message, which may be there."""
+    return None if waits_for is None else clock.now(using)
+
+
+def next_look_sql(using: str) -> Sql:
+    """Return :func:`next_look` as SQL over the columns of ``source``."""
+    now = connections[using].ops.adapt_datetimefield_value(clock.now(using))
+    return Sql("CASE WHEN source.waits_for IS NOT NULL THEN %s END", (now,))
+
+
 def free(table: type[AbstractJob], now: datetime) -> Q:
     """Match unlocked rows of a table. An external job is free after its deadline, though it still names its worker."""
     condition = Q(lock_owner=None)
@@ -77,9 +90,11 @@ def held(table: type[AbstractJob], now: datetime) -> Q:
     return condition & Q(lock_expiration_time__gt=now) if table is ExternalWorkerJob else condition
 
 
-def wake_for(using: str, rows: Iterable[AbstractJob], *, timers: bool = False) -> None:
+def wake_for(using: str, rows: Sequence[AbstractJob], *, timers: bool = False) -> None:
     """Wake the external workers or executors for these jobs, which may run now, or later as timers."""
-    found = list(rows)
+    found = [row for row in rows if row.waits_for is None]
+    if len(found) < len(rows):
+        wake_on_commit(using, messages=True)
     if not timers:
         wake_for_resources(using, {row.resource for row in found})
     ours, theirs = split(row for row in found if timers or row.resource is None)

@@ -33,7 +33,7 @@ COLUMNS = frozenset(
     {
         *("id", "revision", "lock_owner", "retries", "attempts", "lost_runs", "conflicts", "snoozes"),
         *("unknown_since", "retry_plan", "cancel_requested", "suspend_requested", "due_date", "create_time"),
-        *("task_backend", "resource", "batch_id"),
+        *("task_backend", "resource", "batch_id", "waits_for"),
         *job_log.COPIED,
         *(column for scope in SuspensionScope.values for column in columns_of(scope)),
     }

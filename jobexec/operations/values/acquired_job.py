@@ -57,6 +57,7 @@ class AcquiredJob:
         "tenant_id",
         "expires_at",
         "resource",
+        "message",
         "batch_id",
     )
 
@@ -80,6 +81,7 @@ class AcquiredJob:
     tenant_id: str
     expires_at: datetime | None
     resource: str | None
+    message: str | None
     batch_id: UUID | None
     configuration: str | None
     #: Only in a wide scope, see :class:`ServedJobs`; None if it was not fetched.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
-from typing import Any, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 from uuid import UUID
 
 from django.db.models.base import ModelState
@@ -16,8 +16,17 @@ from jobexec.models import AbstractJob, BlockedJob, DeadLetterJob, Job, Suspende
 #: A job as it is inserted: it may run, or waits for its date or its resource.
 NewJob: TypeAlias = Job | TimerJob | BlockedJob
 Table = type[Job] | type[TimerJob] | type[BlockedJob]
+#: The name and the key of the message for which a job waits.
+Wait: TypeAlias = tuple[str, str]
 #: The result of ``enqueue``: the job that it inserted, or the existing job with the unique key.
 AnyJob: TypeAlias = NewJob | SuspendedJob | DeadLetterJob
+
+
+class Own(NamedTuple):
+    """What the options of a function make of the arguments of a call; None if they do not."""
+
+    resource: str | None = None
+    wait: Wait | None = None
 
 
 def instance(using: str, table: type[AbstractJob], columns: Mapping[str, Any]) -> Any:
@@ -65,15 +74,17 @@ class CreatedJobs(Sequence[NewJob]):
         columns: Mapping[str, Any],
         ids: Sequence[UUID],
         configurations: Sequence[str],
+        waits: Sequence[Wait] | None = None,
         held: tuple[Mapping[str, Any], int] | None = None,
     ) -> None:
         """``configurations`` are the JSON texts of ``handler_configuration``; all other columns are the same.
 
-        Except for ``held``: further columns, and the number of the first rows that have them.
+        Except for the messages for which the jobs wait, if there are ``waits``, and for ``held``: further columns, and
+        the number of the first rows that have them.
         """
         self._using, self._table, self._columns = using, table, columns
         self._held, self._first = held if held is not None else ({}, 0)
-        self._configurations = configurations
+        self._configurations, self._waits = configurations, waits
         self._rows: dict[int, Any] = {}
         #: The ids of the rows, available without creating instances.
         self.ids = ids
@@ -107,6 +118,8 @@ class CreatedJobs(Sequence[NewJob]):
         if row is None:
             configuration = json.loads(self._configurations[number])
             columns = dict(self._columns, id=self.ids[number], handler_configuration=configuration)
+            if self._waits is not None:
+                columns["waits_for"], columns["waits_for_key"] = self._waits[number]
             columns |= self._held if number < self._first else {}
             # Threads that access a row at the same time get the same instance.
             row = self._rows.setdefault(number, instance(self._using, self._table, columns))

@@ -68,7 +68,7 @@ def _full(facts: Facts, status: ResourceStatus, limit: int) -> Reason:
 
 def _in_front(facts: Facts) -> list[Reason]:
     job = facts.job
-    rows = BlockedJob.objects.using(facts.using).filter(resource=job.resource, rank__lte=job.rank)
+    rows = BlockedJob.objects.using(facts.using).filter(resource=job.resource, waits_for=None, rank__lte=job.rank)
     before = rows.exclude(rank=job.rank, id__gte=job.pk).order_by().values("pk")[: MOST_IN_FRONT + 1].count()
     if not before:
         return []

@@ -11,7 +11,7 @@ from jobexec.conf import get_settings
 from jobexec.models import BlockedJob, HistoryJob, Job, SuspendedJob, TimerJob
 
 from ..rows.routing import is_external
-from . import blocked, external, nodes, suspended, tenant
+from . import blocked, external, message, nodes, suspended, tenant
 from .facts import MOST_IN_FRONT, Facts, Reason, iso
 from .sibling import sibling
 
@@ -23,7 +23,9 @@ def reasons(facts: Facts) -> list[Reason]:
         return [_history(facts), *nodes.no_node(facts)]
     assert isinstance(job, Job | TimerJob | BlockedJob | SuspendedJob)
     found = [*suspended.in_force(facts), *_unknown_since(facts)]
-    if isinstance(job, BlockedJob):
+    if job.waits_for is not None:
+        found += message.reasons(facts)
+    elif isinstance(job, BlockedJob):
         found += blocked.reasons(facts)
         if is_external(job):  # executors give permits, also of what they do not run
             found += nodes.no_node(facts)

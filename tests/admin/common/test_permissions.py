@@ -25,6 +25,7 @@ from jobexec.models import (
     Job,
     JobDefinition,
     JobKey,
+    Message,
     Resource,
     Schedule,
     SuspendedJob,
@@ -125,6 +126,9 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (GatewayClient, "delete_selected", "delete_gatewayclient", {}),
     (JobKey, "delete_selected", "delete_jobkey", {}),
     (TaskResult, "delete_selected", "delete_taskresult", {}),
+    (Message, "delete_selected", "delete_message", {}),
+    (BlockedJob, "publish_message", "publish_message", {}),
+    (BlockedJob, "end_wait", "reschedule_job", {}),
     (Resource, "set_limits", "change_resource", {"limit": "7"}),
     (Resource, "hold_open", "change_resource", UNTIL),
     (Resource, "hold_closed", "change_resource", {}),
@@ -153,6 +157,8 @@ def a_row(table: type[Any], action: str = "") -> Any:
     """A row on which the action can be seen."""
     if table in BESIDE:
         return BESIDE[table](action)
+    if action in ("publish_message", "end_wait"):
+        return data.make(table, waits_for="approved", waits_for_key="4711")
     if table is ExternalWorkerJob and action == "unlock":
         return data.external(exclusive=False)
     if action == "unlock":
@@ -213,13 +219,14 @@ BESIDE: dict[type[Any], Callable[[str], Any]] = {
     JobKey: lambda action: data.job_key(),
     TaskResult: lambda action: data.task_result(),
     Resource: lambda action: data.resource(),
+    Message: lambda action: data.message(),
 }
 
 
 def everything() -> list[Any]:
     """What is in the tables that actions change."""
     tables = (*JOB_TABLES, Deployment, DeploymentRegistration, Suspension, JobDefinition, Incident, HistoryJob, Batch)
-    tables = (*tables, Schedule, GatewayClient, JobKey, TaskResult, Resource)
+    tables = (*tables, Schedule, GatewayClient, JobKey, TaskResult, Resource, Message)
     return [(table.__name__, list(table.objects.order_by("pk").values())) for table in tables]
 
 

@@ -30,6 +30,7 @@ from jobexec.models import (
     JobDefinition,
     JobKey,
     JobLog,
+    Message,
     Resource,
     Schedule,
     SuspendedJob,
@@ -57,6 +58,7 @@ OF_TENANTS = (
     GatewayClient,
     TaskResult,
     JobKey,
+    Message,
 )
 OF_NONE = (ExecutorNode, ExternalWorker, Deployment, JobDefinition, FailureGroup, ExclusiveLock, Resource)
 
@@ -99,6 +101,7 @@ def rows_of(tenant):
         GatewayClient: data.gateway_client(name=f"of {tenant}", tenants=[tenant]),
         TaskResult: data.task_result(**columns),
         JobKey: data.job_key(job_id=dead.pk, **columns),
+        Message: data.message(**columns),
     }
 
 

@@ -37,6 +37,7 @@ SHOWN_BY = {
     "handler_configuration": "arguments",
     "custom_headers": "headers",
     "lost_runs": "missed",
+    "message": "received",
     "died_at": "died_exactly",
     "suspended_at": "suspended_exactly",
     "available_at": "available_exactly",

@@ -14,10 +14,11 @@ from jobexec.gateways.grpc.gateway import GrpcGateway
 from jobexec.gateways.grpc.options import Options
 from jobexec.gateways.long_polling import watch
 from jobexec.handlers import registry
-from jobexec.models import Job
+from jobexec.models import Job, Message
 from jobexec.operations.gateway_clients import create_client
 from jobexec.runtime import database_threads
-from tests.gateways.grpc.real import LANGUAGES, workers
+from tests.gateways import clients
+from tests.gateways.grpc.real import LANGUAGES, SCRIPTS, workers
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.nightly]
@@ -264,3 +265,15 @@ class TestCredentials:
         with workers(gateway.port, host="localhost", **variables) as team:
             team.start("python")
             until(lambda: given(gateway.alias, "paid"))
+
+
+@pytest.mark.databases("sqlite")
+def test_clients_publish_messages(gateway, team):
+    script = SCRIPTS / "publish.py"
+    key, error = clients.run(clients.python("pyzeebe"), script, team.address, "approved", "4711", "m1").stdout.split()
+    row = Message.objects.using(gateway.alias).get()
+    assert (row.pk, row.payload, error) == (int(key), {"by": "ann"}, "MessageAlreadyExistsError")
+    more = ["--correlationKey", "1", "--variables", '{"sum": 5}', "--ttl", "10s"]
+    said = zbctl(team, "publish", "message", "paid", *more)
+    row = Message.objects.using(gateway.alias).get(name="paid")
+    assert (row.payload, int(json.loads(said)["key"])) == ({"sum": 5}, row.pk)

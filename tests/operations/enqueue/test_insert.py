@@ -27,13 +27,16 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 AWKWARD = "tab\t line\n return\r back\\slash \\N \\. \\t %s %% %(id)s 'one' \"two\" ä ß 漢 😀 \x01 \u2028"
 KOLKATA = timezone(timedelta(hours=5, minutes=30))
 MANY = 30
+NO_WAIT = dict.fromkeys(["waits_for", "waits_for_key", "waits_until"])
 
 JOBS = {
     "nothing given": {},
-    "every option": {**VALUES, "due_date": NOW - timedelta(hours=1), "resource": None},
-    "a resource": {**VALUES, "due_date": None},
+    "every option": {**VALUES, **NO_WAIT, "due_date": NOW - timedelta(hours=1), "resource": None},
+    "a resource": {**VALUES, **NO_WAIT, "due_date": None},
+    "a message": VALUES,
+    "a message without a date": {**VALUES, "due_date": None, "resource": None, "waits_until": None},
     "a timer": {"due_date": NOW + timedelta(days=1)},
-    "a timer with every option": VALUES,
+    "a timer with every option": {**VALUES, **NO_WAIT},
     "a timer that came as a message": {"due_date": NOW + timedelta(days=1), "type": JobType.MESSAGE},
     "awkward texts": {
         "handler_configuration": {"args": [AWKWARD, "\\N", ""], "kwargs": {"k": {AWKWARD: None}}},
@@ -115,6 +118,9 @@ def expected(alias, given):
     made = {"create_time": NOW, "job_definition_id": given["handler_type"]}
     made |= {"type": "timer"} if later else {"rank": rank(alias, due or NOW, given.get("priority", 0))}
     table = TimerJob if later else Job if given.get("resource") is None else BlockedJob
+    if given.get("waits_for") is not None:
+        table, made["next_look"] = BlockedJob, NOW
+        given = {**given, "waits_until": min(filter(None, (given["waits_until"], given["expires_at"])))}
     return make_row(table, alias, **made | {"handler_configuration": {}} | given)
 
 

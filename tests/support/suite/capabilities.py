@@ -17,13 +17,6 @@ PACKAGE = Path(jobexec.__file__).parent
 #: ``jobexec.chain`` (a public name or a module), ``jobexec.models.Job`` (a model), ``JOBEXEC.ENGINES`` (a setting) and
 #: ``@job(unique)`` (an option); ``*`` matches any text.
 WAITED_FOR = {
-    "messages": (
-        "@job(wait_for)",
-        "jobexec.publish_message",
-        "jobexec.models.*Message*",
-        "jobexec.models.EventSubscription",
-        "jobexec.operations.messages",
-    ),
     "definitions of activities": (
         "jobexec.processes.*job_definitions",
         "jobexec.processes.*activity_definitions",

@@ -64,11 +64,11 @@ def test_options_made_from_the_arguments(handle, settings):
 
     job = handle(bill, resource=lambda customer: f"customer:{customer}", unique=True)
     call = job.s("anna")
-    assert call.resource == "customer:anna" and call.key
+    assert call.own and call.own.resource == "customer:anna" and call.key
     row = call.enqueue()
     assert isinstance(row, BlockedJob) and row.resource == "customer:anna"
     assert job.s("anna").enqueue().is_duplicate
-    assert call.using(priority=2).resource == "customer:anna"
+    assert call.using(priority=2).own == call.own
 
 
 class TestStored:

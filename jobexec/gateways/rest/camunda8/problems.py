@@ -14,6 +14,7 @@ from jobexec.exceptions import (
     InvalidQuery,
     JobNotFound,
     JobStateError,
+    MessageExists,
     NotAllowed,
     NotDecryptableYet,
     TooManyRequests,
@@ -37,6 +38,7 @@ FORBIDDEN = Code(403, "FORBIDDEN")
 NOT_FOUND = Code(404, "NOT_FOUND")
 METHOD_NOT_ALLOWED = Code(405, "METHOD_NOT_ALLOWED")
 INVALID_STATE = Code(409, "INVALID_STATE")
+ALREADY_EXISTS = Code(409, "ALREADY_EXISTS")
 TOO_LARGE = Code(413, "INVALID_ARGUMENT")
 INTERNAL = Code(500, "INTERNAL")
 RESOURCE_EXHAUSTED = Code(503, "RESOURCE_EXHAUSTED")
@@ -50,6 +52,7 @@ _CODES: Mapping[type[Exception], Code] = {
     IncidentNotFound: NOT_FOUND,
     NotAllowed: FORBIDDEN,
     JobStateError: INVALID_STATE,
+    MessageExists: ALREADY_EXISTS,
     WrongWorker: INVALID_STATE,
     NotDecryptableYet: UNAVAILABLE,
     Overloaded: RESOURCE_EXHAUSTED,

@@ -1,10 +1,10 @@
-"""URLs of Camunda 8's REST API, version 2, for jobs and incidents."""
+"""URLs of Camunda 8's REST API, version 2, for jobs, incidents and messages."""
 
 from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from . import incidents, jobs, openapi, searches, statistics, topology
+from . import incidents, jobs, messages, openapi, searches, statistics, topology
 from .activation import activation
 from .endpoint import by_method
 
@@ -21,6 +21,7 @@ CALLS: list[URLPattern] = [
     path("incidents/search", by_method(POST=searches.incidents)),
     path("incidents/<str:incident_key>", by_method(GET=incidents.show)),
     path("incidents/<str:incident_key>/resolution", by_method(POST=incidents.resolution)),
+    path("messages/publication", by_method(POST=messages.publication)),
     path("topology", by_method(GET=topology.topology)),
     path("status", by_method(GET=topology.status)),
 ]

@@ -87,7 +87,7 @@ def standing(job: AbstractJob, style: Any) -> tuple[str, Any]:
     if isinstance(job, TimerJob):
         return (_("retry"), style.WARNING) if job.attempts else (_("timer"), str)
     if isinstance(job, BlockedJob):
-        return _("blocked"), str
+        return (_("blocked") if job.waits_for is None else _("waits for message")), str
     if isinstance(job, ExternalWorkerJob):
         return _of_external(job, style)
     assert isinstance(job, Job)

@@ -1,0 +1,1 @@
+"""Messages: what is kept or delivered, and how operators publish them."""

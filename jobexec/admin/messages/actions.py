@@ -1,0 +1,82 @@
+"""Actions on messages, and on jobs that wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from jobexec import operations
+from jobexec.exceptions import JobExecError
+from jobexec.operations.manage.purge import delete_messages
+
+from ..common.actions import Action, DeletingAction, Outcome
+from ..common.forms import ConfirmForm
+from .form import PayloadForm
+
+
+class DeleteMessages(DeletingAction):
+    """Delete messages, so that no further job receives them."""
+
+    warning = gettext_lazy("No further job receives them. Jobs that have received them keep them.")
+    name_column = "key"
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        return Outcome(list(delete_messages(queryset.values_list("pk", flat=True), using=using)))
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("%(count)d message deleted.", "%(count)d messages deleted.", count) % {"count": count}
+
+
+class PublishMessage(Action):
+    """Publish the messages for which the selected jobs wait."""
+
+    name, permission = "publish_message", "publish"
+    description = gettext_lazy("Publish the messages for which selected %(verbose_name_plural)s wait…")
+    label = gettext_lazy("Publish its message…")
+    form_class = PayloadForm
+    name_column = "handler_type"
+    warning = gettext_lazy("All jobs that wait for the same message receive it, not only the selected ones.")
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        outcome, messages = Outcome(), dict[tuple[str, str, str], list[Any]]()
+        for pk, *message in queryset.values_list("pk", "tenant_id", "waits_for", "waits_for_key"):
+            if message[1] is None:
+                outcome.skipped[pk] = _("it does not wait for a message")
+            else:
+                messages.setdefault((message[0], message[1], message[2]), []).append(pk)
+        for (tenant_id, name, key), ids in messages.items():
+            try:
+                operations.publish_message(name, key=key, tenant_id=tenant_id, using=using, **data)
+                outcome.changed += ids
+            except JobExecError as error:
+                outcome.skipped |= dict.fromkeys(ids, str(error).rstrip("."))
+        return outcome
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext(
+            "The message of %(count)d job published.", "The messages of %(count)d jobs published.", count
+        ) % {"count": count}
+
+
+class EndWait(Action):
+    """Let jobs go on without their message."""
+
+    name, permission = "end_wait", "reschedule"
+    description = gettext_lazy("Let selected %(verbose_name_plural)s go on without their message…")
+    label = gettext_lazy("Go on without the message…")
+    form_class = ConfirmForm
+    name_column = "handler_type"
+    warning = gettext_lazy("They run without a message, as if their wait had timed out.")
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        result = operations.end_wait(queryset, using=using)
+        return Outcome(list(result.changed), dict(result.skipped))
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext("The wait of %(count)d job has ended.", "The waits of %(count)d jobs have ended.", count) % {
+            "count": count
+        }
