@@ -504,6 +504,17 @@ def test_a_name_has_one_function():
         ('<startEvent id="s"/><sequenceFlow id="f" sourceRef="s" targetRef="nowhere"/>', "nowhere"),
         ('<startEvent id="s"/><complexGateway id="c"/>', "c"),
         (
+            '<startEvent id="s"/><task id="a" camunda:asyncBefore="true"><extensionElements><camunda:failedJobRetryTimeCycle>'
+            "soon</camunda:failedJobRetryTimeCycle></extensionElements></task>"
+            '<sequenceFlow id="f" sourceRef="s" targetRef="a"/>',
+            "a: failedJobRetryTimeCycle",
+        ),
+        (
+            '<startEvent id="s"><timerEventDefinition><timeDuration>five</timeDuration></timerEventDefinition>'
+            "</startEvent>",
+            "s: The timer expects a duration",
+        ),
+        (
             '<startEvent id="s"/><serviceTask id="a" camunda:expression="${order.delete()}"/>'
             '<sequenceFlow id="f" sourceRef="s" targetRef="a"/>',
             "a: ",
@@ -514,3 +525,10 @@ def test_what_is_wrong_is_said_with_its_element(alias, body, told):
     with pytest.raises(InvalidProcess, match=told):
         deployed(alias, body)
     assert not ProcessDefinition.objects.using(alias).exists()
+
+
+def test_who_has_started_it_is_a_variable(alias):
+    body = '<startEvent id="s" camunda:initiator="starter"/><userTask id="ask" camunda:assignee="${starter}"/>'
+    deployed(alias, body + flows(("s", "ask")))
+    start("order", user="anna", using=alias)
+    assert UserTask.objects.using(alias).get().assignee == "anna"

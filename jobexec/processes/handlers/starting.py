@@ -10,6 +10,7 @@ from jobexec.operations.sql.server_time import keep_time
 
 from ..engine.inputs import Start
 from ..models import EventSubscription, ProcessInstance
+from ..store import definitions
 from ..store.columns import key_of
 from .results import check_variables
 from .stepping import begin
@@ -26,8 +27,10 @@ def start_instance(
     user: str = "",
 ) -> ProcessInstance:
     """Start an instance in the caller's transaction, and take its first step. Returns its row."""
-    given = variables or {}
+    given = dict(variables or {})
     check_variables(given)
+    if (initiator := _initiator(using, definition, element)) is not None:
+        given[initiator] = user
     keep_time(using)
     id = uuid7()
     origin = ProcessInstance(
@@ -44,6 +47,13 @@ def start_instance(
     begin(using, origin, Start(id, definition, element, business_key or None, given))
     origin.refresh_from_db(using=using)
     return origin
+
+
+def _initiator(using: str, definition: str, element: str | None) -> str | None:
+    """The variable that gets the name of the user who starts an instance (``camunda:initiator``)."""
+    process = definitions.process(using, definition)
+    node = process.find(element) if element else process.start_event(None)
+    return node.initiator if node is not None else None
 
 
 def start_by_event(

@@ -13,15 +13,20 @@ from django.db.models import Max
 
 from jobexec import clock
 from jobexec.conf import get_settings
+from jobexec.exceptions import InvalidRetryPlan
 from jobexec.operations.audit import audited, note
 from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.server_time import keep_time
+from jobexec.retry import RetryPlan
 
-from ..definition import InvalidProcess, Problem, Process, expressions_in, to_json
+from ..definition import InvalidProcess, Problem, Process, TimerKind, Trigger, expressions_in, to_json
+from ..engine.exceptions import StepError
+from ..engine.rows import Timer
 from ..expressions import InvalidExpression, parse
 from ..handlers import registry
 from ..models import ProcessDefinition, ProcessDeployment, ProcessResource
 from ..store.starts import arm_starts
+from ..store.timers import first
 
 #: A file: its path, or its name and content.
 File = str | Path | tuple[str, bytes]
@@ -87,6 +92,32 @@ def _unknown(process: Process) -> Iterator[Problem]:
                 id = getattr(element, "id", process.key)
                 yield Problem(id, f"No listener {listener.handler!r} is registered in this project.", element.line)
     yield from _wrong_expressions(process)
+    yield from _wrong_constants(process)
+
+
+def _wrong_constants(process: Process) -> Iterator[Problem]:
+    """Retry plans and times that are no expressions: what is wrong with them shows now, and not at night."""
+    for node in process.nodes:
+        options = (node.jobs, *((node.loop.jobs,) if node.loop else ()))
+        for plan in (each.retry_plan for each in options):
+            if isinstance(plan, str) and (message := _wrong_plan(plan)):
+                yield Problem(node.id, message, node.line)
+        event = node.event
+        if event is not None and event.trigger is Trigger.TIMER and isinstance(event.when, str):
+            try:
+                first(node.id, Timer(event.timer or TimerKind.DURATION, event.when, repeats=False), clock.now())
+            except StepError as error:
+                yield Problem(node.id, error.message, node.line)
+    if isinstance(process.retry_plan, str) and (message := _wrong_plan(process.retry_plan)):
+        yield Problem(process.key, message, process.line)
+
+
+def _wrong_plan(plan: str) -> str:
+    try:
+        RetryPlan.parse(plan)
+    except InvalidRetryPlan as error:
+        return f"failedJobRetryTimeCycle: {error}"
+    return ""
 
 
 def _wrong_expressions(process: Process) -> Iterator[Problem]:
