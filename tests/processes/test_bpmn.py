@@ -504,8 +504,8 @@ def test_a_name_has_one_function():
         ('<startEvent id="s"/><sequenceFlow id="f" sourceRef="s" targetRef="nowhere"/>', "nowhere"),
         ('<startEvent id="s"/><complexGateway id="c"/>', "c"),
         (
-            '<startEvent id="s"/><task id="a" camunda:asyncBefore="true"><extensionElements><camunda:failedJobRetryTimeCycle>'
-            "soon</camunda:failedJobRetryTimeCycle></extensionElements></task>"
+            '<startEvent id="s"/><task id="a" camunda:asyncBefore="true"><extensionElements>'
+            "<camunda:failedJobRetryTimeCycle>soon</camunda:failedJobRetryTimeCycle></extensionElements></task>"
             '<sequenceFlow id="f" sourceRef="s" targetRef="a"/>',
             "a: failedJobRetryTimeCycle",
         ),
