@@ -109,6 +109,11 @@ class TestStored:
             assert (row.waits_for, row.waits_for_key) == ("approved", "5")
             assert (row.waits_until, row.next_look) == (NOW + timedelta(hours=1), NOW)
 
+    def test_no_error_quotes_the_arguments_of_an_encrypted_job(self, charge):
+        with pytest.raises(InvalidJob, match=r"wait_for: .* returned no name and key; it is not shown") as caught:
+            charge.using(wait_for=lambda order: order, encrypted=True).s("a secret")
+        assert "a secret" not in str(caught.value)
+
     @pytest.mark.django_db
     def test_a_call_that_does_not_wait(self, charge):
         call = charge.using(wait_for=lambda order: None, wait_timeout=60).s(5)
