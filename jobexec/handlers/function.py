@@ -155,7 +155,7 @@ class JobFunction(Generic[P, R]):
         resource, wait = self.options.get("resource"), self.options.get("wait_for")
         return Own(
             resource_of(resource, self.arguments, args, kwargs) if callable(resource) else None,
-            wait_of(wait, self.arguments, args, kwargs) if callable(wait) else None,
+            wait_of(wait, self.arguments, args, kwargs, secret=self.encrypted) if callable(wait) else None,
         )
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> JobCall:

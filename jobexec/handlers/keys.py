@@ -71,13 +71,21 @@ def resource_of(resource: Any, arguments: Arguments, args: Sequence[Any], kwargs
     return str(name)
 
 
-def wait_of(wait: Any, arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, str] | None:
+def wait_of(
+    wait: Any, arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any], *, secret: bool = False
+) -> tuple[str, str] | None:
     """The message for which a call waits, if the option is a function of its arguments; None if it does not wait.
 
-    Raises :class:`~jobexec.exceptions.InvalidJob` if the function does not return a name and a key.
+    ``secret``: no error quotes what it returned. Raises :class:`~jobexec.exceptions.InvalidJob` if the function does
+    not return a name and a key.
     """
     made = wait(*args, **kwargs)
-    return None if made is None else check_wait(f"{arguments.name}: wait_for: what {wait!r} returned", made)
+    try:
+        return None if made is None else check_wait(f"{arguments.name}: wait_for: what {wait!r} returned", made)
+    except InvalidJob:
+        if not secret:
+            raise
+        raise InvalidJob(f"{arguments.name}: wait_for: {wait!r} returned no name and key; it is not shown.") from None
 
 
 def check_wait(name: str, value: Any) -> tuple[str, str]:

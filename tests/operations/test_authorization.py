@@ -11,7 +11,18 @@ import jobexec
 from jobexec import operations
 from jobexec.exceptions import NotAuthorized
 from jobexec.executor.execute_now import execute_by_hand
-from jobexec.models import AuditLog, Batch, HistoryJob, Job, JobKey, OperatorType, Schedule, SuspendedJob, TimerJob
+from jobexec.models import (
+    AuditLog,
+    Batch,
+    HistoryJob,
+    Job,
+    JobKey,
+    Message,
+    OperatorType,
+    Schedule,
+    SuspendedJob,
+    TimerJob,
+)
 from jobexec.operations import Operator, acting
 from jobexec.operations.enqueue.create import create_job, create_jobs
 from jobexec.operations.external import set_external_retries
@@ -126,6 +137,7 @@ VERBS = {
     "recalculate_due_date": lambda row, alias: operations.recalculate_due_date(row, using=alias),
     "unlock": lambda row, alias: operations.unlock(row, using=alias),
     "reencrypt": lambda row, alias: operations.reencrypt(row, using=alias),
+    "end_wait": lambda row, alias: operations.end_wait(row, using=alias),
     "start_batch": lambda row, alias: operations.start_batch("cancel", [row], using=alias),
     "execute": lambda row, alias: execute_by_hand(row.pk, using=alias),
 }
@@ -152,18 +164,22 @@ def test_it_is_asked_before_every_verb_of_operators(alias, policy, verb, princip
 
 def test_other_verbs_ask_too(alias, policy, handler):
     save_schedule(alias, name="nightly", handler_type="tests.any", expression="@daily")
-    refuse("fire_now", "set_external_retries", "annotate_incident", "override_priority")
+    refuse("fire_now", "set_external_retries", "annotate_incident", "override_priority", "publish_message")
     for verb in (
         lambda: fire_now(alias, "nightly"),
         lambda: set_external_retries(alias, 1, 2),
         lambda: operations.annotate_incident(uuid4(), "text", using=alias),
         lambda: operations.override_priority("tests.any", 5, using=alias),
+        lambda: operations.publish_message("approved", key=4711, payload={}, using=alias),
     ):
         with pytest.raises(NotAuthorized):
             verb()
     assert [request.action for request in policy.asked] == [
-        *("save_schedule", "fire_now", "set_external_retries", "annotate_incident", "override_priority")
+        *("save_schedule", "fire_now", "set_external_retries", "annotate_incident", "override_priority"),
+        "publish_message",
     ]
+    assert (policy.asked[-1].target, policy.asked[-1].arguments["key"]) == ("approved", 4711)
+    assert not Message.objects.using(alias).exists()
     assert policy.asked[0].target == policy.asked[1].target == "nightly"
     assert Schedule.objects.using(alias).get().fired == 0
 

@@ -13,7 +13,7 @@ from jobexec.executor.loops import follow_ups
 from jobexec.executor.loops.follow_ups import FollowUps
 from jobexec.handlers.context import current_job
 from jobexec.models import BlockedJob, ExclusiveLock, Job, JobLog, SuspendedJob, TimerJob
-from jobexec.operations import cancel, suspend
+from jobexec.operations import cancel, publish_message, suspend
 from jobexec.operations.notify import wake
 from jobexec.operations.settle.recover import release_strays
 from jobexec.operations.values.followers import MOST
@@ -264,6 +264,7 @@ class TestWhatDoesNotStay:
         [
             {"due_date": timedelta(hours=1)},
             {"resource": "pay.example"},
+            {"waits_for": "approved", "waits_for_key": "4711"},
             {"category": "elsewhere"},
             {"deployment_id": "elsewhere"},
             {"priority": 5},
@@ -612,6 +613,20 @@ class TestPermits:
         assert max(most) <= 2
         assert max(kept) <= 2
         assert started.engine.node.meters.take().counts["job-followed-up", ""] > 0
+        assert started.home.jobs() == []
+
+    @every_database
+    def test_one_that_waits_for_a_message_gets_none(self, alias, node, handle):
+        seen = []
+        handle(seen.append, name="tests.paid")
+        started = node(RESOURCES={"pay.example": {"limit": 2}})
+        with transaction.atomic(alias):
+            note(alias, "paid", 1, resource="pay.example", waits_for="approved", waits_for_key="4711")
+            note(alias, "paid", 2, resource="pay.example")
+        until(lambda: seen == [2] and started.executor.idle)
+        assert BlockedJob.objects.using(alias).get().waits_for == "approved"
+        publish_message("approved", key="4711", using=alias)
+        until(lambda: seen == [2, 1] and all_gone(alias))
         assert started.home.jobs() == []
 
     @every_database

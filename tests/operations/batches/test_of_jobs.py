@@ -30,6 +30,7 @@ from jobexec.operations import (
     delete_batch,
     delete_jobs,
     move_to_dead_letter,
+    publish_message,
     recover_node,
     requeue,
     retry_batch,
@@ -104,6 +105,28 @@ def rest(alias):
         for table in JOB_TABLES
         for name in table._base_manager.using(alias).values_list("handler_type", flat=True)
     }
+
+
+class TestChildrenThatWait:
+    @pytest.mark.parametrize("encrypted", [False, True])
+    def test_for_messages_of_their_own(self, alias, work, begin, calls, run, settings, encrypted):
+        settings.JOBEXEC = {**settings.JOBEXEC, "ENCRYPTION_KEYS": {"2026": lambda: b"k" * 32}}
+        job = work.using(wait_for=lambda number: ("paid", number) if number else None, encrypted=encrypted)
+        with begin() as batch:
+            assert isinstance(batch.add(job.s(1)), BlockedJob)
+            assert isinstance(batch.add(job.s(0)), Job)
+            assert batch.add_many(job.s(number) for number in (2, 0, 3)) == 3
+        run()
+        assert batch.progress() == (5, 2, 0, 0, 3)
+        waiting = BlockedJob.objects.using(alias)
+        assert sorted(waiting.values_list("waits_for_key", flat=True)) == ["1", "2", "3"]
+        for number in (1, 2):
+            publish_message("paid", key=number, using=alias)
+        run()
+        assert (batch.state, calls.made()) == ("running", [])
+        publish_message("paid", key=3, using=alias)
+        run()
+        assert (batch.state, calls.made()) == ("completed", ["success"])
 
 
 class TestTheEnd:

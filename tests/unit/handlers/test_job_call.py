@@ -95,6 +95,32 @@ class TestStored:
         assert row.process_instance_id == "batch:1"
 
     @pytest.mark.django_db
+    @pytest.mark.parametrize("wait", [("approved", 5), lambda order: ("approved", order)])
+    def test_what_it_waits_for(self, charge, wait):
+        from jobexec.clock import FrozenClock
+
+        call = charge.using(wait_for=wait, wait_timeout="PT1H").s(5)
+        stored = json.loads(json.dumps(call.stored("on_success", "default")))
+        with FrozenClock(NOW):
+            inserted, enqueued = create_stored("default", stored), call.enqueue()
+        for row in (inserted, enqueued):
+            assert isinstance(row, BlockedJob)
+            row.refresh_from_db()
+            assert (row.waits_for, row.waits_for_key) == ("approved", "5")
+            assert (row.waits_until, row.next_look) == (NOW + timedelta(hours=1), NOW)
+
+    def test_no_error_quotes_the_arguments_of_an_encrypted_job(self, charge):
+        with pytest.raises(InvalidJob, match=r"wait_for: .* returned no name and key; it is not shown") as caught:
+            charge.using(wait_for=lambda order: order, encrypted=True).s("a secret")
+        assert "a secret" not in str(caught.value)
+
+    @pytest.mark.django_db
+    def test_a_call_that_does_not_wait(self, charge):
+        call = charge.using(wait_for=lambda order: None, wait_timeout=60).s(5)
+        assert isinstance(call.enqueue(), Job)
+        assert isinstance(create_stored("default", call.stored("on_success", "default")), Job)
+
+    @pytest.mark.django_db
     def test_a_fixed_date(self, charge):
         stored = charge.using(run_after=NOW).s(5).stored("on_success", "default")
         assert create_stored("default", stored).due_date == NOW
