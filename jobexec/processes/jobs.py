@@ -18,7 +18,7 @@ from .handlers.starting import start_instance
 from .handlers.stepping import proceed
 from .handlers.steps import is_last
 from .store.incidents import RETRY
-from .store.jobs import CONTINUE, THREW, TIMER, WORKED
+from .store.jobs import CONTINUE, RECEIVE, THREW, TIMER, WORKED
 from .store.starts import START
 from .store.timers import following
 
@@ -96,6 +96,14 @@ def start_by_timer(context: JobContext, definition: str, element: str, repeat: s
     start_instance(context.using, definition, element=element, tenant_id=context.work.tenant_id)
     if repeat:
         _arm_again(context, repeat)
+
+
+@job(name=RECEIVE, atomic=True)
+def receive_message(context: JobContext, subscription: str) -> None:
+    """A message that was published has come for a subscription."""
+    if context.message is not None:
+        payload = context.message.payload
+        deliver(context.using, UUID(subscription), payload if isinstance(payload, dict) else {"payload": payload})
 
 
 @job(name=DELIVER, atomic=True)

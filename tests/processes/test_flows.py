@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from jobexec import job
+from jobexec import job, publish_message
 from jobexec.exceptions import DoNotRetry
-from jobexec.models import DeadLetterJob, Job
+from jobexec.models import BlockedJob, DeadLetterJob, Job
 from jobexec.operations import requeue
 from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.exceptions import MismatchingMessage
@@ -237,3 +237,34 @@ def test_what_a_message_brings_is_the_result_of_its_wait(alias, run_jobs):
     correlate("approved", key="4711", variables={"by": "anna"}, using=alias)
     run_jobs()
     assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables["note"] == "anna"
+
+
+def test_a_published_message_reaches_the_flow_that_waits_for_its_key(alias, run_jobs):
+    flow = Flow("order")
+    wait = flow.wait("approved", key="4711")
+    flow.step(note, "go", wait.result["by"], after=wait)
+    instance = started(alias, flow)
+    publish_message("approved", key="4712", payload={"by": "bert"}, using=alias)
+    publish_message("approved", key="4711", payload={"by": "anna"}, using=alias)
+    run_jobs()
+    assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables["note"] == "anna"
+    assert not BlockedJob.objects.using(alias).exists()
+
+
+def test_a_message_that_is_kept_reaches_a_flow_that_waits_later(alias, run_jobs):
+    publish_message("approved", key="4711", payload={"by": "anna"}, ttl="PT1H", using=alias)
+    flow = Flow("order")
+    flow.wait("approved", key="4711")
+    instance = started(alias, flow)
+    run_jobs()
+    assert state(alias, instance) == "completed"
+
+
+def test_nothing_waits_for_a_message_any_more_after_a_correlation_or_a_cancellation(alias, run_jobs):
+    for end in (lambda row: correlate("approved", key="4711", using=alias), cancel):
+        flow = Flow("order")
+        flow.wait("approved", key="4711")
+        instance = started(alias, flow)
+        assert BlockedJob.objects.using(alias).count() == 1
+        end(instance)
+        assert not BlockedJob.objects.using(alias).exists()

@@ -27,6 +27,8 @@ from .timers import first
 CONTINUE, TIMER = "jobexec.processes.continue", "jobexec.processes.timer"
 #: They follow external jobs that a worker has completed, or ended with an error.
 WORKED, THREW = "jobexec.processes.worked", "jobexec.processes.threw"
+#: Waits for a message that is published with a key.
+RECEIVE = "jobexec.processes.receive"
 #: What precedes the name of a function that runs as a step: its jobs have the function's arguments and options.
 STEP = "step:"
 
@@ -58,6 +60,22 @@ class JobWriter:
         for job in changes.new_jobs:
             if job.kind is JobKind.EXTERNAL:
                 self._create_external(job)
+        if waiting := [self._receiver(row) for row in changes.new_subscriptions if row.key is not None]:
+            create_jobs(self.using, [each for each in waiting if each])
+
+    def _receiver(self, row: rows.Subscription) -> dict[str, Any] | None:
+        """A job that waits for the message of a subscription with a key, for ``publish_message``."""
+        if row.kind is not rows.SubscriptionKind.MESSAGE or row.key is None:
+            return None
+        definition = self.tokens.instances[row.instance].definition
+        columns = columns_of(self.origin, row.instance, row.owner, row.element, definition, "message")
+        return columns | {
+            "handler_type": RECEIVE,
+            "handler_configuration": {"args": [], "kwargs": {"subscription": str(row.id)}},
+            "waits_for": row.name,
+            "waits_for_key": row.key,
+            "atomic": True,
+        }
 
     def _create_external(self, job: rows.Job) -> None:
         """When its worker is done, the same row carries the process on; so the token still names its job."""
