@@ -18,6 +18,7 @@ from jobexec.models import (
     Job,
     JobDefinition,
     JobLog,
+    Message,
     Schedule,
     TaskResult,
     TimerJob,
@@ -48,7 +49,9 @@ def test_each_list_renders(admin, table):
     assert response.status_code == 200
     assert rows[table].pk in [row.pk for row in shown(response)]
     assert b"jobexec/admin.css" in response.content
-    assert (b"Add " in response.content.split(b'id="content-start"')[1]) is (table in (GatewayClient, Schedule))
+    assert (b"Add " in response.content.split(b'id="content-start"')[1]) is (
+        table in (GatewayClient, Message, Schedule)
+    )
 
 
 @pytest.mark.parametrize("table", [FailureGroup, Job, JobDefinition])
@@ -170,6 +173,8 @@ def test_as_many_queries_for_many_rows_as_for_few(admin, table):
             row.pk = uuid7()
         if table is ExternalWorkerJob:
             row.job_key += 1  # of each only one
+        if table is Message:
+            row.pk, row.message_id = 10_000 + number, None
         row.save(force_insert=True)
     assert queries() == (few, few_rows + 20)
 
