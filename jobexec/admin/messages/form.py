@@ -73,11 +73,9 @@ class MessageForm(PayloadForm, forms.ModelForm):  # type: ignore[type-arg]
             raise forms.ValidationError(_("This must be one of your tenants."))
         return str(tenant)
 
-    def validate_unique(self) -> None:
-        """A message id that is known is no error: the message counts once."""
-
-    def validate_constraints(self) -> None:
-        """As :meth:`validate_unique`."""
+    def _get_validation_exclusions(self) -> set[str]:
+        """A message id that is known is no error: the message counts once. So its constraint is not validated."""
+        return {*super()._get_validation_exclusions(), "message_id"}  # type: ignore[misc]
 
     def values(self) -> Mapping[str, Any]:
         """The arguments of ``publish_message``."""
