@@ -165,7 +165,8 @@ class InstancePage:
         """What is over and what is not, in the order of time; and whether there is more, which is older."""
         open_rows = [row for row in self._view.executions if row.entered_at and row.state != State.COMPENSABLE.value]
         all_rows: list[ActivityInstance | Execution] = [*self._view.activities, *open_rows]
-        all_rows.sort(key=lambda row: (_began(row), row.pk))
+        order = {node.id: number for number, node in enumerate(self._process.nodes)} if self._process else {}
+        all_rows.sort(key=lambda row: (_began(row), isinstance(row, Execution), order.get(row.element_id, 0), row.pk))
         rows = all_rows[-ROWS:]
         instance = self._view.instance
         ends = [row.end_time for row in self._view.activities] or [self._now]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from jobexec.admin.common.text_filters import TextFilter
 
 from ..models import ProcessInstance, TaskCandidate, UserTask
 from ..operations.user_tasks import claim, complete, release
+from ..store.columns import key_of
 from .common import ProcessTableAdmin, RowAction
 from .forms import VariablesForm
 from .task_form import form_of
@@ -135,6 +136,15 @@ class UserTaskAdmin(ProcessTableAdmin):
     def has_complete_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec_processes.complete_usertask")
 
+    def complete(self, rows: Sequence[UserTask]) -> None:
+        """The business keys of all instances at once."""
+        if rows:
+            instances = ProcessInstance.objects.using(rows[0]._state.db or "default")
+            found = instances.filter(pk__in=[row.instance_id for row in rows]).values_list("pk", "business_key")
+            keys = dict(found)
+            for row in rows:
+                row.business_key = keys.get(row.instance_id, "")  # type: ignore[attr-defined]
+
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         free = {"claim": not row.assignee, "release": bool(row.assignee)}
         return {"row_actions": [each for each in self.permitted_actions(request) if free.get(each.name, True)]}
@@ -165,8 +175,9 @@ class UserTaskAdmin(ProcessTableAdmin):
 
     @admin.display(description=gettext_lazy("process instance"))
     def process(self, row: UserTask) -> SafeString:
-        page = self.admin_site._registry[ProcessInstance]
-        return display.link(page.page_url(row.instance_id), row.definition_id.partition(":")[0])  # type: ignore[attr-defined]
+        page: Any = self.admin_site._registry[ProcessInstance]
+        name = " ".join(filter(None, (key_of(row.definition_id), getattr(row, "business_key", ""))))
+        return display.link(page.page_url(row.instance_id), name)
 
     @admin.display(description=gettext_lazy("due"))
     def due(self, row: UserTask) -> str | SafeString:

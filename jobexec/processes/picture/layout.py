@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from ..definition import Kind, Node, Process
 from ..definition.node import EVENTS, GATEWAYS
@@ -57,6 +58,14 @@ class Line:
         return Line(self.flow, self.name, tuple((px + x, py + y) for px, py in self.points))
 
 
+class Place(NamedTuple):
+    """The extent of its column, and the middle of its row."""
+
+    start: float
+    end: float
+    y: float
+
+
 @dataclass
 class Layout:
     """The boxes and lines of a scope, and of the scopes in it."""
@@ -65,7 +74,6 @@ class Layout:
     height: float = 0.0
     boxes: list[Box] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
-    column_ends: list[float] = field(default_factory=list)
 
 
 def layout(process: Process, scope: str | None = None) -> Layout:
@@ -81,17 +89,16 @@ def layout(process: Process, scope: str | None = None) -> Layout:
     rows = _rows(columns, chains, {id: height for id, (_, height) in sizes.items()})
     by_id = {node.id: node for node in nodes}
     found = Layout()
-    x, places = _PADDING, dict[str, Point]()
+    x, places = _PADDING, dict[str, Place]()
     for column in columns:
         widest = max((sizes[id][0] for id in column if id in sizes), default=0.0)
         for id in column:
             width, height = sizes.get(id, (widest, 0.0))
-            places[id] = (x, rows[id])
+            places[id] = Place(x, x + widest, rows[id])
             if id in by_id:
                 box = Box(by_id[id], x + (widest - width) / 2, rows[id] - height / 2, width, height)
                 _place(found, process, box, inner.get(id))
         x += widest + _BETWEEN_COLUMNS
-        found.column_ends.append(x - _BETWEEN_COLUMNS)
     _connect(found, process, scope, chains, places)
     _fit(found)
     return found
@@ -262,31 +269,41 @@ def _middle(sources: Sequence[str], places: dict[str, int], otherwise: int) -> f
     return sum(places[each] for each in sources) / len(sources) if sources else otherwise
 
 
-def _connect(found: Layout, process: Process, scope: str | None, chains: Chains, places: dict[str, Point]) -> None:
+def _connect(found: Layout, process: Process, scope: str | None, chains: Chains, places: dict[str, Place]) -> None:
     boxes = {box.node.id: box for box in found.boxes}
     for flow in process.flows:
         source, target = boxes.get(flow.source), boxes.get(flow.target)
         if source is None or target is None or source.node.parent != scope:
             continue
-        between = chains.get((source.node.attached_to or flow.source, flow.target), [])
-        points = _path(source, target, [places[id] for id in between], found.column_ends)
-        found.lines.append(Line(flow.id, flow.name, points))
+        place = source.node.attached_to or flow.source
+        way = [places[id] for id in (place, *chains.get((place, flow.target), ()), flow.target)]
+        points = _back(source, target, way) if (place, flow.target) not in chains else _forth(source, target, way)
+        found.lines.append(Line(flow.id, flow.name, tuple(points)))
 
 
-def _path(source: Box, target: Box, between: Sequence[Point], ends: Sequence[float]) -> tuple[Point, ...]:
-    """With right angles, each turn in the gap before a column. Back to the left, it goes round below."""
-    points = [source.bottom] if source.node.attached_to else [source.right]
-    if source.node.attached_to:
-        (x, y) = source.bottom
-        end = next((each for each in ends if each >= x), x)
-        points += [(x, y + _BETWEEN_ROWS / 3), (end + _BETWEEN_COLUMNS / 4, y + _BETWEEN_ROWS / 3)]
-    start = points[-1]
-    if target.left[0] <= start[0]:
-        below = max(source.y + source.height, target.y + target.height) + _BETWEEN_ROWS / 2
-        out, back = start[0] + _BETWEEN_COLUMNS / 4, target.left[0] - _BETWEEN_COLUMNS / 4
-        return (*points, (out, start[1]), (out, below), (back, below), (back, target.left[1]), target.left)
-    for x, y in (*between, target.left):
+def _out(source: Box, place: Place) -> list[Point]:
+    """From a boundary event down, and out of its column."""
+    if not source.node.attached_to:
+        return [source.right]
+    x, y = source.bottom
+    below = y + _BETWEEN_ROWS / 3
+    return [(x, y), (x, below), (place.end + _BETWEEN_COLUMNS / 4, below)]
+
+
+def _forth(source: Box, target: Box, way: Sequence[Place]) -> list[Point]:
+    """To the right with right angles, each turn in the gap before a column."""
+    points = _out(source, way[0])
+    for place in way[1:]:
+        y = target.left[1] if place is way[-1] else place.y
         if y != points[-1][1]:
-            turn = max(x - _BETWEEN_COLUMNS / 2, points[-1][0])
+            turn = place.start - _BETWEEN_COLUMNS / 2
             points += [(turn, points[-1][1]), (turn, y)]
-    return (*points, target.left)
+    return [*points, target.left]
+
+
+def _back(source: Box, target: Box, way: Sequence[Place]) -> list[Point]:
+    """To the left, round below both."""
+    points = _out(source, way[0])
+    below = max(source.y + source.height, target.y + target.height) + _BETWEEN_ROWS / 2
+    out, back = way[0].end + _BETWEEN_COLUMNS / 4, way[-1].start - _BETWEEN_COLUMNS / 4
+    return [*points, (out, points[-1][1]), (out, below), (back, below), (back, target.left[1]), target.left]

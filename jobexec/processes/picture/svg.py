@@ -80,14 +80,14 @@ def _gateway(box: Box) -> SafeString:
     x, y = _middle(box)
     half = round(box.width / 2)
     points = f"{x - half},{y} {x},{y - half} {x + half},{y} {x},{y + half}"
-    shape = format_html('<polygon points="{}"></polygon>', points)
+    shape = format_html('<polygon class="jobexec-shape" points="{}"></polygon>', points)
     return shape + _icon(box.node, x - 7, y - 7) + _label(box)
 
 
 def _event(box: Box) -> SafeString:
     node, (x, y) = box.node, _middle(box)
     radius = round(box.width / 2)
-    kinds = "jobexec-event"
+    kinds = "jobexec-shape"
     if node.kind is Kind.END_EVENT:
         kinds += " jobexec-end"
     if not node.interrupting:
@@ -102,7 +102,7 @@ def _event(box: Box) -> SafeString:
 def _activity(box: Box) -> SafeString:
     node, (middle, y) = box.node, _middle(box)
     scope = node.kind is Kind.SUB_PROCESS
-    kinds = "jobexec-scope" if scope else "jobexec-task"
+    kinds = "jobexec-shape jobexec-scope" if scope else "jobexec-shape"
     if node.kind is Kind.CALL_ACTIVITY:
         kinds += " jobexec-end"
     if node.by_event:
