@@ -19,6 +19,7 @@ class VariablesForm(forms.Form):
 
     variables = _json(
         required=False,
+        initial=dict,
         label=gettext_lazy("Variables"),
         help_text=gettext_lazy('A JSON object, for example {"approved": true}.'),
     )

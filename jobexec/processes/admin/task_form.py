@@ -10,6 +10,8 @@ from django import forms
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext_lazy
 
+from jobexec.admin.common.display import NONE
+
 from .forms import VariablesForm
 
 _PREFIX = "field_"
@@ -77,7 +79,7 @@ def _field(each: Mapping[str, Any]) -> forms.Field:
 
 def _choice(each: Mapping[str, Any], options: dict[str, Any]) -> forms.Field:
     values = [(id, name or id) for id, name in (each.get("values") or {}).items()]
-    return forms.ChoiceField(choices=values if options["required"] else [("", "–"), *values], **options)  # noqa: RUF001
+    return forms.ChoiceField(choices=values if options["required"] else [("", NONE), *values], **options)
 
 
 def _limited(kind: Callable[..., forms.Field], constraints: Mapping[str, Any], options: dict[str, Any]) -> forms.Field:

@@ -83,9 +83,14 @@ class _Explanation:
         self.tasks = {row.owner_id: row for row in view.tasks}
 
     def reasons(self) -> Iterator[Reason]:
+        joins = set()
         for execution in self.view.executions:
             if execution.state == State.COMPENSABLE.value:
                 continue
+            if execution.state == State.JOINED.value:
+                if (execution.parent_id, execution.element_id) in joins:
+                    continue  # all that have arrived wait for the same
+                joins.add((execution.parent_id, execution.element_id))
             yield from self._at(execution)
         yield from self._events(self.view.instance.pk, "")
 

@@ -59,11 +59,13 @@ class Line:
 
 
 class Place(NamedTuple):
-    """The extent of its column, and the middle of its row."""
+    """The extent of its column, and the middle of its row. ``share`` is where, between this column and the next, the
+    flows from here turn, so that those from different rows do not run into each other."""
 
     start: float
     end: float
     y: float
+    share: float
 
 
 @dataclass
@@ -92,9 +94,9 @@ def layout(process: Process, scope: str | None = None) -> Layout:
     x, places = _PADDING, dict[str, Place]()
     for column in columns:
         widest = max((sizes[id][0] for id in column if id in sizes), default=0.0)
-        for id in column:
+        for number, id in enumerate(column, 1):
             width, height = sizes.get(id, (widest, 0.0))
-            places[id] = Place(x, x + widest, rows[id])
+            places[id] = Place(x, x + widest, rows[id], number / (len(column) + 1))
             if id in by_id:
                 box = Box(by_id[id], x + (widest - width) / 2, rows[id] - height / 2, width, height)
                 _place(found, process, box, inner.get(id))
@@ -287,16 +289,17 @@ def _out(source: Box, place: Place) -> list[Point]:
         return [source.right]
     x, y = source.bottom
     below = y + _BETWEEN_ROWS / 3
-    return [(x, y), (x, below), (place.end + _BETWEEN_COLUMNS / 4, below)]
+    return [(x, y), (x, below), (place.end, below)]
 
 
 def _forth(source: Box, target: Box, way: Sequence[Place]) -> list[Point]:
     """To the right with right angles, each turn in the gap before a column."""
     points = _out(source, way[0])
-    for place in way[1:]:
+    for before, place in pairwise(way):
         y = target.left[1] if place is way[-1] else place.y
         if y != points[-1][1]:
-            turn = place.start - _BETWEEN_COLUMNS / 2
+            share = before.share / 2 if source.node.attached_to and before is way[0] else before.share
+            turn = before.end + _BETWEEN_COLUMNS * share
             points += [(turn, points[-1][1]), (turn, y)]
     return [*points, target.left]
 

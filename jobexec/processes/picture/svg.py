@@ -148,10 +148,12 @@ def _counts(box: Box, standing: Standing) -> SafeString:
     left, right = round(box.x), round(box.x + box.width)
     top, bottom = round(box.y), round(box.y + box.height)
     drawn = SafeString("")
+    # The name of an event or a gateway is below it.
+    y = bottom if box.node.is_activity else top
     if standing.tokens:
-        drawn += _count("tokens", left, bottom, standing.tokens)
+        drawn += _count("tokens", left, y, standing.tokens)
     elif standing.runs:
-        drawn += _count("runs", left, bottom, standing.runs)
+        drawn += _count("runs", left, y, standing.runs)
     if standing.incidents:
         drawn += _count("incidents", right, top, standing.incidents)
     return drawn

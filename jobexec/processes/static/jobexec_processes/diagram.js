@@ -34,7 +34,9 @@
             }
             if (at.tokens || at.runs) {
                 const kind = at.tokens ? "tokens" : "runs";
-                overlays.add(id, { position: { bottom: 9, left: -9 }, html: badge(kind, at[kind], at.told) });
+                // The name of an event or a gateway is below it.
+                const side = registry.get(id).height < 60 ? { top: -9, left: -9 } : { bottom: 9, left: -9 };
+                overlays.add(id, { position: side, html: badge(kind, at[kind], at.told) });
             }
         }
         taken.filter(id => registry.get(id)).forEach(id => canvas.addMarker(id, "jobexec-taken"));
