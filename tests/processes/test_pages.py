@@ -390,3 +390,17 @@ def test_other_variables_go_beside_the_fields():
     form = form_of(FIELDS)({"variables": '{"more": [1], "comment": "other"}', "field_comment": "mine"})
     assert form.is_valid()
     assert form.cleaned_data["variables"] == {"more": [1], "comment": "mine", "approved": False, "total": 17}
+
+
+@pytest.mark.parametrize(
+    ("language", "texts"),
+    [
+        ("de", ("Warum wartet sie?", "ist eine Aufgabe, die niemand übernommen hat", "wartet auf die Nachricht paid")),
+        ("fr", ("Pourquoi attend-elle", "est une tâche que personne n’a prise", "attend le message paid")),
+    ],
+)
+def test_in_other_languages(staff, order, settings, language, texts):
+    settings.LANGUAGE_CODE = language
+    page = staff(*VIEW).get(url(ProcessInstance, order)).content.decode()
+    for text in texts:
+        assert text in page

@@ -56,7 +56,7 @@ class DrawnAdmin(ProcessTableAdmin):
         name = f"{self.opts.app_label}_{self.opts.model_name}_diagram"
         return [path("<path:object_id>/diagram/", view, name=name), *super().get_urls()]
 
-    def resource_of(self, row: Any) -> str | None:
+    def resource_of(self, row: Any) -> Any:
         """The id of the file of this row's definition."""
         raise NotImplementedError
 
@@ -83,7 +83,7 @@ class DrawnAdmin(ProcessTableAdmin):
 
     def drawn(self, request: HttpRequest, row: Any, process: Process, overlay: Overlay) -> dict[str, Any]:
         """The picture for the template, and where the script finds the diagram."""
-        context = {"picture": picture(process, overlay)}
+        context: dict[str, Any] = {"picture": picture(process, overlay)}
         if self.table(ProcessDefinition, request) is None:
             return context
         if _resources(row).filter(pk=self.resource_of(row), text__contains=_DRAWN).exists():

@@ -119,7 +119,7 @@ class ProcessInstanceAdmin(DrawnAdmin):
 
     @admin.display(description=gettext_lazy("waits at"))
     def waits_at(self, row: ProcessInstance) -> str:
-        places: Counter[str] = getattr(row, "places", Counter())
+        places: Counter[str] = getattr(row, "places", None) or Counter()
         told = [f"{element} ({count})" if count > 1 else element for element, count in places.most_common(_PLACES)]
         return ", ".join([*told, *(["…"] if len(places) > _PLACES else [])]) or display.NONE
 

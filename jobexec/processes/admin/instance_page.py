@@ -246,7 +246,7 @@ class InstancePage:
 
     def variables(self) -> list[dict[str, Any]]:
         opts = Variable._meta
-        if not self._request.user.has_perm(f"{opts.app_label}.{get_permission_codename('view', opts)}"):  # type: ignore[union-attr]
+        if not self._request.user.has_perm(f"{opts.app_label}.{get_permission_codename('view', opts)}"):
             return []
         return [self._variable(each) for each in self._view.values[:ROWS]]
 
