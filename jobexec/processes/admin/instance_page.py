@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -35,6 +36,7 @@ from ..engine.rows import ActivityState, State
 from ..models import ActivityInstance, Execution, UserTask, Variable
 from ..models.instance import RUNNING
 from ..operations.query import InstanceView, Value
+from ..operations.statistics import NOT_WAITING
 from ..operations.why import shortened, why
 from ..picture.gantt import Span
 from ..picture.overlay import Overlay, standing
@@ -75,6 +77,7 @@ class InstancePage:
         self._now = display.now(view.instance)
         self._site = page.admin_site.name
         self._running = view.instance.state in RUNNING
+        self._dead = {job.pk for job in view.jobs if isinstance(job, DeadLetterJob)}
 
     def context(self) -> dict[str, Any]:
         rows, more = self.activities()
@@ -113,9 +116,8 @@ class InstancePage:
 
     def actions(self) -> list[Any]:
         """Those that have something to do."""
-        dead = any(isinstance(job, DeadLetterJob) for job in self._view.jobs)
         root = self._view.instance.root_id == self._view.instance.pk
-        apply = {"cancel": self._running and root, "retry": dead, "set_variable": self._running}
+        apply = {"cancel": self._running and root, "retry": bool(self._dead), "set_variable": self._running}
         return [each for each in self._page.permitted_actions(self._request) if apply.get(each.name, self._running)]
 
     # Why it waits.
@@ -166,18 +168,18 @@ class InstancePage:
         open_rows = [row for row in self._view.executions if row.entered_at and row.state != State.COMPENSABLE.value]
         all_rows: list[ActivityInstance | Execution] = [*self._view.activities, *open_rows]
         order = {node.id: number for number, node in enumerate(self._process.nodes)} if self._process else {}
-        all_rows.sort(key=lambda row: (_began(row), isinstance(row, Execution), order.get(row.element_id, 0), row.pk))
+        depths = _depths(all_rows)
+        all_rows.sort(key=lambda row: (_began(row), depths[row.pk], order.get(row.element_id, 0), row.pk))
         rows = all_rows[-ROWS:]
         instance = self._view.instance
         ends = [row.end_time for row in self._view.activities] or [self._now]
         last = max(ends) if not self._running else self._now
         span = Span(min([instance.start_time, *map(_began, rows[:1])]), max(last, instance.end_time or last))
-        parents = {_id_of(row): row.parent_id for row in all_rows}
-        return [self._activity(row, span, _depth(row, parents)) for row in rows], len(all_rows) > len(rows)
+        return [self._activity(row, span, depths[row.pk]) for row in rows], len(all_rows) > len(rows)
 
     def _activity(self, row: ActivityInstance | Execution, span: Span, depth: int) -> dict[str, Any]:
         if isinstance(row, Execution):
-            return self._open_activity(row, span)
+            return self._open_activity(row, span) | {"depth": depth}
         took = (row.end_time - row.start_time).total_seconds()
         state = ActivityState(row.state)
         return {
@@ -193,14 +195,14 @@ class InstancePage:
     def _open_activity(self, row: Execution, span: Span) -> dict[str, Any]:
         began = _began(row)
         node = self._process.find(row.element_id) if self._process else None
+        failed = row.state == State.FAILED.value or row.job_id in self._dead
         return {
             "element": self._element(row.element_id),
-            "depth": 0,
             "kind": node.kind if node else "",
-            "state": STATES[State(row.state)],
+            "state": STATES[State.FAILED if failed else State(row.state)],
             "started": display.absolute(began),
             "took": display.duration((self._now - began).total_seconds()),
-            "bar": span.bar(began, self._now, "failed" if row.state == State.FAILED.value else "running"),
+            "bar": span.bar(began, self._now, "failed" if failed else "running"),
         }
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -325,7 +327,7 @@ class InstancePage:
 
 def overlay(view: InstanceView, process: Process | None) -> Overlay:
     """What stands at the elements of an instance, and the flows that it took."""
-    waiting = Counter(row.element_id for row in view.executions if row.state != State.COMPENSABLE.value)
+    waiting = Counter(row.element_id for row in view.executions if row.state not in NOT_WAITING)
     incidents = Counter(job.failed_activity_id for job in view.jobs if isinstance(job, DeadLetterJob))
     over = [row for row in view.activities if row.state == ActivityState.COMPLETED.value and row.kind != BODY]
     done = Counter(row.element_id for row in over)
@@ -373,17 +375,17 @@ def _began(row: ActivityInstance | Execution) -> datetime:
     return began
 
 
-def _id_of(row: ActivityInstance | Execution) -> UUID | None:
-    """The id of the arrival, which rows inside of it name as their parent."""
-    return row.pk if isinstance(row, ActivityInstance) else row.activity_id
-
-
-def _depth(row: ActivityInstance | Execution, parents: dict[UUID | None, UUID | None]) -> int:
-    """In how many scopes it is."""
-    depth, parent = 0, row.parent_id
-    while isinstance(row, ActivityInstance) and parent in parents and depth < _DEEPEST:
-        depth, parent = depth + 1, parents[parent]
-    return depth
+def _depths(rows: Sequence[ActivityInstance | Execution]) -> dict[UUID, int]:
+    """In how many scopes each row is. What is over names the arrival of its scope, a token the token."""
+    parents = {row.pk: row.parent_id for row in rows}
+    parents |= {row.activity_id: row.parent_id for row in rows if isinstance(row, Execution) and row.activity_id}
+    found = {}
+    for row in rows:
+        depth, parent = 0, row.parent_id
+        while parent in parents and depth < _DEEPEST:
+            depth, parent = depth + 1, parents[parent]
+        found[row.pk] = depth
+    return found
 
 
 def _kind(kind: str) -> Any:
