@@ -24,11 +24,12 @@ from ..models import Execution, InstanceState, ProcessDefinition, ProcessInstanc
 from ..models.instance import RUNNING
 from ..operations.query import view_of
 from ..operations.statistics import NOT_WAITING
+from ..picture.instance import overlay
 from ..picture.overlay import Overlay
 from .common import DrawnAdmin, process_of, state_badge, version_of
 from .filters import BusinessKeyFilter, ElementFilter, IncidentFilter, ProcessFilter, VersionFilter
 from .instance_actions import Cancel, Retry, SetVariable
-from .instance_page import InstancePage, overlay
+from .instance_page import InstancePage
 
 #: Elements that the list names for each instance.
 _PLACES = 3
