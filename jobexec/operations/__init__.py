@@ -15,8 +15,8 @@ from .batches.control import (
     start_batch,
     suspend_batch,
 )
+from .batches.definitions import clear_overriding_priority, override_priority, set_retries_by_definition
 from .batches.of_jobs import retry_batch, seal_batch
-from .definitions import clear_overriding_priority, override_priority, set_retries_by_definition
 from .enqueue.create import create_job, create_jobs
 from .history.incidents import annotate_incident
 from .history.job_log import job_log, stack_trace
