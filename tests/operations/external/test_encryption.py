@@ -112,6 +112,22 @@ def test_a_callback_may_be_encrypted_alone(alias, handle):
     assert seen == [{"paid": SECRET}]
 
 
+@pytest.mark.parametrize("which", ["on_complete", "on_error"])
+def test_fixed_arguments_of_an_encrypted_callback_are_encrypted(alias, handle, which):
+    callback = handle(lambda order, **given: None, name="tests.after", encrypted=True)
+    with pytest.raises(InvalidJob, match="the fixed arguments of tests[.]after would be stored as they are"):
+        make_external(alias, encrypted=False, **{which: (callback, {"order": SECRET})})
+    make_external(alias, **{which: (callback, {"order": SECRET})})
+    assert nowhere(alias)
+    (found,) = fetch(alias)
+    if which == "on_complete":
+        complete_external_job(alias, found.key)
+    else:
+        throw_external_error(alias, found.key, code="E1")
+    assert Job.objects.using(alias).get().handler_type == "tests.after"
+    assert nowhere(alias)
+
+
 @pytest.mark.parametrize("retries", [0, 2])
 def test_no_text_of_a_failure_is_recorded_and_new_variables_are_encrypted(alias, retries):
     job = held_by_worker(alias, variables={"card": SECRET}, encrypted=True)
