@@ -115,7 +115,7 @@ def test_a_callback_may_be_encrypted_alone(alias, handle):
 @pytest.mark.parametrize("which", ["on_complete", "on_error"])
 def test_fixed_arguments_of_an_encrypted_callback_are_encrypted(alias, handle, which):
     callback = handle(lambda order, **given: None, name="tests.after", encrypted=True)
-    with pytest.raises(InvalidJob, match="the fixed arguments of tests[.]after would be stored as they are"):
+    with pytest.raises(InvalidJob, match=r"the fixed arguments of tests\.after would be stored as they are"):
         make_external(alias, encrypted=False, **{which: (callback, {"order": SECRET})})
     make_external(alias, **{which: (callback, {"order": SECRET})})
     assert nowhere(alias)
