@@ -173,7 +173,7 @@ def _expired(using: str) -> Iterator[Rows]:
         yield AuditLog.objects.using(using).filter(timestamp__lt=moment).order_by("timestamp")
     # A job at which nobody has looked since may have begun to wait while the message was kept.
     unseen = BlockedJob.objects.using(using).filter(next_look__lt=now).order_by("next_look")
-    until = min([now, *unseen.values_list("next_look", flat=True)[:1]])
+    until = unseen.values_list("next_look", flat=True).first() or now
     kept = Message.objects.using(using).filter(expiration_time__lt=until, delivery_time=None)
     yield kept.order_by("expiration_time")
     # Children that ended after their batch was deleted.

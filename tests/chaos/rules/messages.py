@@ -42,7 +42,7 @@ class _Message:
         return ENDLESS if self.after is None else float(self.after["t"])
 
     def ends_before(self, other: "_Message") -> bool:
-        return self.ends_at() < other.before["t"]
+        return self.ends_at() < float(other.before["t"])
 
     def lines(self) -> tuple[Line, ...]:
         return (self.before,) if self.after is None else (self.before, self.after)
