@@ -211,12 +211,13 @@ class _ChangeOfMind(Exception):
 def publisher(context: JobContext, key: str, ttl: float | None, id: str | None, kept: bool) -> None:
     """Publishes a message, in a transaction that lasts and is perhaps rolled back."""
     with told(context):
-        message = {"text": str(uuid7()), "key": key, "ttl": ttl or 0, "id": id}
+        tenant = context.work.tenant_id
+        message = {"text": str(uuid7()), "key": f"{key} of {tenant}", "ttl": ttl or 0, "id": id}
         JOURNAL.write("publishing", **message)
         with suppress(_ChangeOfMind):
             with transaction.atomic():
                 payload = {"text": message["text"]}
-                row = publish_message(NEWS, key=key, payload=payload, ttl=ttl, message_id=id)
+                row = publish_message(NEWS, key=key, payload=payload, ttl=ttl, message_id=id, tenant_id=tenant)
                 _take_time(0.05)
                 if not kept:
                     raise _ChangeOfMind

@@ -22,7 +22,7 @@ ALL = {
     "chain": 1,
     "herald": 0.5,
     "waiter": 2,
-    "publisher": 2,
+    "publisher": 3,
     "killer": 0.15,
     "killer-once": 0.15,
 }
@@ -39,7 +39,7 @@ TASKS = {
 #: The history handler, and how often it fails for a record that is never written.
 LEDGER, NEVER = "chaos-ledger", 99
 #: The name of all messages, and how many keys there are.
-NEWS, NEWS_KEYS = "news", 4
+NEWS, NEWS_KEYS = "news", 2
 #: What jobs share, and what it bears; a customer is one of CUSTOMERS.
 RESOURCES: dict[str, dict[str, Any]] = {
     "gate": {"limit": 3},

@@ -37,6 +37,11 @@ def _create_batch(name: str, rows: list[dict[str, Any]]) -> None:
             count_added(_USING, batch.row, len(rows))
 
 
+def _of_tenant(wait: tuple[str, float] | None, tenant: str) -> tuple[str, float] | None:
+    """Messages are for jobs of their tenant."""
+    return wait and (f"{wait[0]} of {tenant}", wait[1])
+
+
 class People:
     """Acts from time to time, by a chance that the seed decides. Errors of a database that is away are told."""
 
@@ -75,7 +80,7 @@ class People:
         told = [
             {key: row[key] for key in ("id", "exclusive", "atomic", "retries", "priority")}
             | {"now": row.keys().isdisjoint({"due_date", "waits_for"}) and resource is None, "resource": resource}
-            | {"waits": row.pop("waits", None)}
+            | {"waits": _of_tenant(row.pop("waits", None), shared["tenant_id"])}
             | {"kind": kind, "instance": shared["process_instance_id"], "tenant": shared["tenant_id"], "batch": batch}
             for row in rows
             if (kind := row.pop("kind"))
