@@ -35,6 +35,10 @@ MOST = 10_000
 
 #: What a search reads from a job's configuration; the whole may be large and stays in the database.
 _CONFIGURED = {name: KT(f"handler_configuration__{name}") for name in ("business_key", "element_id", "failures")}
+#: The numbers of its process, in the same place.
+_CONFIGURED |= {
+    f"{name}_key": KT(f"handler_configuration__keys__{name}") for name in ("instance", "root", "definition")
+}
 _FALSE = frozenset({"", "0", "false", "null"})
 _PAGE = 1000
 
@@ -69,8 +73,8 @@ class Found:
 def without_large(rows: QuerySet[Any], *loaded: str) -> QuerySet[Any]:
     """Defer arguments, headers and stack traces, except those named in ``loaded``.
 
-    The parts of the arguments that a search shows are annotations: ``business_key``, ``element_id`` and ``failures``,
-    each a text or None.
+    The parts of the arguments that a search shows are annotations: ``business_key``, ``element_id``, ``failures``,
+    ``instance_key``, ``root_key`` and ``definition_key``, each a text or None.
     """
     large = ("handler_configuration", "custom_headers", "exception_stack")
     annotated: QuerySet[Any] = rows.annotate(**_CONFIGURED)
@@ -116,7 +120,7 @@ def search_external_jobs(
 ) -> Iterator[Found]:
     """The matching jobs that have not ended: from each table at most the :data:`MOST` oldest.
 
-    Only ``columns`` are loaded: columns of the tables, ``business_key``, ``element_id``, ``failures`` and ``thrown``
+    Only ``columns`` are loaded: columns of the tables, the annotations of :func:`without_large`, and ``thrown``
     (whether a thrown error ended it).
     """
     now = clock.now(using)

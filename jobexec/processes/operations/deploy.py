@@ -15,6 +15,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidRetryPlan
 from jobexec.operations.audit import audited, note
+from jobexec.operations.history.keys import next_keys
 from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.server_time import keep_time
 from jobexec.retry import RetryPlan
@@ -163,7 +164,10 @@ def _write(
     user: str,
 ) -> list[ProcessDefinition]:
     now = clock.now(using)
-    deployment = ProcessDeployment(name=name, source=source, tenant_id=tenant, deploy_user=user, deploy_time=now)
+    (key,) = next_keys(using, 1)
+    deployment = ProcessDeployment(
+        key=key, name=name, source=source, tenant_id=tenant, deploy_user=user, deploy_time=now
+    )
     deployment.save(using=using, force_insert=True)
     made = []
     for file, content, processes in models:
@@ -182,12 +186,14 @@ def _write(
 
 def _version(using: str, process: Process, deployment: ProcessDeployment, resource: UUID) -> ProcessDefinition:
     """The next version. Of two that deploy one key together, the second waits for the first, and counts after it."""
+    (number,) = next_keys(using, 1)
     for attempt in range(3):
         rows = ProcessDefinition.objects.using(using).filter(key=process.key, tenant_id=deployment.tenant_id)
         version = (rows.aggregate(last=Max("version"))["last"] or 0) + 1
         row = ProcessDefinition(
             id=f"{process.key}:{version}:{uuid4().hex[:12]}",
             key=process.key,
+            number=number,
             version=version,
             version_tag=process.version_tag or "",
             name=process.name or "",
