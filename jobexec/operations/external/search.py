@@ -25,6 +25,7 @@ from jobexec.models import (
 )
 
 from ..history.incidents import UNHANDLED_ERROR
+from ..history.keys import next_keys
 from .types import EVERYTHING, Caller
 
 #: A job's states (Zeebe). A job that a worker holds, or that is suspended, is still CREATED.
@@ -168,8 +169,18 @@ def _oldest(rows: QuerySet[Any]) -> Iterator[Any]:
 
 
 def search_incidents(using: str, where: Q, caller: Caller = EVERYTHING) -> QuerySet[Incident]:
-    """Incidents of external jobs, open or resolved, that the caller may see."""
+    """Incidents of external jobs and of processes, open or resolved, that the caller may see."""
+    _give_keys(using, caller)
     return visible(Incident.objects.using(using).filter(incident_key__isnull=False), caller).filter(where)
+
+
+def _give_keys(using: str, caller: Caller) -> None:
+    """Give keys to open incidents of processes: they are opened without, for few clients ever look for them."""
+    rows = visible(Incident.objects.using(using).filter(state=IncidentState.OPEN, incident_key=None), caller)
+    lacking = rows.exclude(process_instance_id="").exclude(process_definition_key="")
+    ids = list(lacking.order_by("timestamp").values_list("pk", flat=True)[:_PAGE])
+    for id, key in zip(ids, next_keys(using, len(ids)), strict=True):
+        Incident.objects.using(using).filter(pk=id, incident_key=None).update(incident_key=key)
 
 
 def keys_of_jobs(using: str, incidents: Sequence[Incident]) -> dict[Any, int]:

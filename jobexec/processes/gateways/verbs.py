@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
+
 from jobexec.conf.messages import check_text
 from jobexec.exceptions import InvalidJob, NotAllowed
 from jobexec.json_values import check_storable
 from jobexec.operations.audit import audited, note
 from jobexec.operations.external.types import Caller
 from jobexec.operations.history.keys import next_keys
-from jobexec.operations.sql.locks import atomic
 
 from ..exceptions import InstanceOver, MismatchingMessage
 from ..handlers.results import check_variables
@@ -66,7 +67,7 @@ def start_process(
     if len(business_key) > _MOST_KEY:
         raise InvalidJob(f"businessKey: expected at most {_MOST_KEY} characters, got {len(business_key)}.")
     check_storable("businessKey", business_key)
-    with atomic(using):
+    with transaction.atomic(using=using):
         row = start_definition(
             using,
             definition,
@@ -91,7 +92,7 @@ def set_variables(using: str, scope: found.Scope, variables: Mapping[str, Any], 
     """Set variables where a scope finds them, or with ``local`` in this very scope. Returns the key of the change."""
     given = dict(variables)
     check_variables(given)
-    with atomic(using):
+    with transaction.atomic(using=using):
         if not change_variables(using, scope.root, scope.id, given, local=local):
             raise InstanceOver(f"The process instance {scope.instance} has ended, or its element has.")
         note(using, instances.INSTANCE, scope.instance, new=given, tenant=scope.tenant)
@@ -105,7 +106,7 @@ def broadcast_signal(
     """Throw a signal to all of a tenant that wait for it; returns the key of the signal."""
     _check_tenant(caller, tenant_id)
     check_text("signalName", name, _MOST_KEY)
-    with atomic(using):
+    with transaction.atomic(using=using):
         count = events.signal(name, variables, tenant_id=tenant_id, using=using)
         note(using, "signal", name, new={"receivers": count}, tenant=tenant_id)
     return next_keys(using, 1)[0]
@@ -127,7 +128,7 @@ def correlate_message(
     """Deliver a message now. Returns the instances that have got it; raises MismatchingMessage."""
     _check_tenant(caller, tenant_id)
     check_text("name", name, _MOST_KEY)
-    with atomic(using):
+    with transaction.atomic(using=using):
         ids = events.correlated(
             using,
             name,
@@ -143,6 +144,11 @@ def correlate_message(
     if not ids and all:
         raise MismatchingMessage(f"The message {name!r} fits none that waits for it.")
     return [rows[id] for id in ids if id in rows]
+
+
+def check_user(name: str) -> None:
+    """Raise InvalidJob for a name that cannot be an assignee's."""
+    check_text("assignee", name, _MOST_KEY)
 
 
 def _check_tenant(caller: Caller, tenant_id: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError, router
@@ -50,7 +50,8 @@ def deploy(
     return [each.definition for each in made if each.is_new]
 
 
-class Deployed(NamedTuple):
+@dataclass(frozen=True)
+class Deployed:
     """A process of a deployed file; without ``is_new`` its latest version came from a file of the same content."""
 
     file: str

@@ -1,5 +1,7 @@
 """Files that clients deploy, and those who run what they make."""
 
+from itertools import pairwise
+
 from jobexec.testing import ManualExecutor
 
 NAMESPACES = (
@@ -19,8 +21,7 @@ def chain(*elements, before="", key="order"):
     """A process of these elements, one after the other, between a start and an end."""
     ids = ["s", *(each.partition('id="')[2].partition('"')[0] for each in elements), "e"]
     flows = "".join(
-        f'<sequenceFlow id="f{n}" sourceRef="{a}" targetRef="{b}"/>'
-        for n, (a, b) in enumerate(zip(ids, ids[1:], strict=False))
+        f'<sequenceFlow id="f{n}" sourceRef="{a}" targetRef="{b}"/>' for n, (a, b) in enumerate(pairwise(ids))
     )
     return xml(f'<startEvent id="s"/>{"".join(elements)}<endEvent id="e"/>{flows}', key, before)
 

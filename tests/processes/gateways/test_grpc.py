@@ -5,8 +5,11 @@ import threading
 
 import grpc
 import pytest
+from django.db.models import Q
 
-from jobexec.models import AuditLog, ExternalWorkerJob
+from jobexec.models import AuditLog, ExternalWorkerJob, TimerJob
+from jobexec.operations import retry_now
+from jobexec.operations.external.search import search_incidents
 from jobexec.processes.models import ProcessDefinition, ProcessDeployment, ProcessInstance, UserTask, Variable
 from jobexec.processes.operations.user_tasks import complete
 from tests.gateways.grpc.test_access import as_client, code_of
@@ -261,9 +264,10 @@ def test_an_incident_of_a_process_is_resolved(gateway):
     key = gateway.client.CreateProcessInstance(bpmnProcessId="order", variables='{"ok": false}').processInstanceKey
     (job,) = gateway.client.activate("payment")
     gateway.client.CompleteJob(jobKey=job.key)
-    for _ in range(5):
+    for _ in range(3):
         run(gateway.alias)
-    incident = gateway.incidents().get()
+        retry_now(TimerJob.objects.using(gateway.alias).all(), using=gateway.alias)
+    incident = search_incidents(gateway.alias, Q()).get()
     gateway.client.SetVariables(elementInstanceKey=key, variables='{"ok": true}')
     gateway.client.ResolveIncident(incidentKey=incident.incident_key)
     run(gateway.alias)

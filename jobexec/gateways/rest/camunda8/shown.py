@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jobexec.gateways import zeebe_format
+from collections.abc import Sequence
+
+from jobexec.gateways import added, zeebe_format
 from jobexec.gateways.zeebe_format import process_keys
 from jobexec.models import Incident, IncidentState
 from jobexec.operations.external.search import Found
@@ -119,6 +121,20 @@ JOB = Response[
 _ERROR_TYPES = {UNHANDLED_ERROR: "UNHANDLED_ERROR_EVENT", MESSAGE_SIZE_EXCEEDED: "MESSAGE_SIZE_EXCEEDED"}
 _OTHER_ERROR = "JOB_NO_RETRIES"
 
+#: The attribute of an incident that has the key of its process instance, if its id is none.
+INSTANCE_KEY = "instance_key"
+
+
+def with_instance_keys(using: str, incidents: Sequence[Incident]) -> Sequence[Incident]:
+    """Set the keys of these incidents' process instances."""
+    ids = {row.process_instance_id for row in incidents if zeebe_format.key(row.process_instance_id) < 0}
+    keys = added.instance_keys(using, ids)
+    for row in incidents:
+        if row.process_instance_id in keys:
+            setattr(row, INSTANCE_KEY, keys[row.process_instance_id])
+    return incidents
+
+
 #: Made of an incident and the key of its job, if it has one.
 INCIDENT = Response[[Incident, int | None]](
     "IncidentResult",
@@ -133,7 +149,11 @@ INCIDENT = Response[[Incident, int | None]](
         needs=("type",),
     ),
     errorMessage=Property(TEXT, lambda row, key: row.message, "message"),
-    elementId=Property(TEXT, lambda row, key: zeebe_format.element_id("", row.handler_type), needs=("handler_type",)),
+    elementId=Property(
+        TEXT,
+        lambda row, key: zeebe_format.element_id(row.failed_activity_id, row.handler_type),
+        needs=("failed_activity_id", "handler_type"),
+    ),
     creationTime=Property(TIME, lambda row, key: zeebe_format.iso(row.timestamp), needs=("timestamp",)),
     state=Property(
         enumerated(TEXT, "ACTIVE", "RESOLVED"),
@@ -144,7 +164,9 @@ INCIDENT = Response[[Incident, int | None]](
     incidentKey=Property(KEY, lambda row, key: str(row.incident_key), "incident_key"),
     processDefinitionKey=constant(KEY, str(zeebe_format.NO_KEY)),
     processInstanceKey=Property(
-        KEY, lambda row, key: zeebe_format.key_text(row.process_instance_id), needs=("process_instance_id",)
+        KEY,
+        lambda row, key: str(getattr(row, INSTANCE_KEY, zeebe_format.key(row.process_instance_id))),
+        needs=("process_instance_id",),
     ),
     rootProcessInstanceKey=Property(nullable(KEY), lambda row, key: None, is_searchable=False),
     elementInstanceKey=constant(KEY, str(zeebe_format.NO_KEY)),
