@@ -60,22 +60,26 @@ def definition(using: str, caller: Caller, number: int) -> ProcessDefinition:
     return row
 
 
-def named(using: str, caller: Caller, key: str, version: int | None, tenant: str) -> ProcessDefinition:
-    """A version of a process of a tenant by its id in the file, the latest without a version. Raises NotFound."""
+def named(using: str, caller: Caller, key: str, version: int | None, tenant: str, tag: str = "") -> ProcessDefinition:
+    """A version of a process of a tenant by its id in the file, the latest of those that fit. Raises NotFound."""
     rows = definitions(using, caller).filter(key=key, tenant_id=tenant)
-    row = (rows if version is None else rows.filter(version=version)).order_by("-version").first()
+    rows = rows if version is None else rows.filter(version=version)
+    row = (rows.filter(version_tag=tag) if tag else rows).order_by("-version").first()
     if row is None:
         told = "" if version is None else f" and version {version}"
+        told += f" and version tag '{tag}'" if tag else ""
         raise NotFound(f"Expected to find process definition with process ID '{key}'{told}, but none was found.")
     return row
 
 
-def wanted(using: str, caller: Caller, number: int, key: str, version: int | None, tenant: str) -> ProcessDefinition:
+def wanted(
+    using: str, caller: Caller, number: int, key: str, version: int | None, tenant: str, tag: str = ""
+) -> ProcessDefinition:
     """The definition that a client starts, by its number, if that is not 0, or its id. Raises NotFound, NotAllowed."""
     if not caller.may_see(tenant):
         raise NotAllowed(f"The client {caller.name!r} may not act for the tenant {tenant!r}.")
     if not number:
-        return named(using, caller, key, version, tenant)
+        return named(using, caller, key, version, tenant, tag)
     row = definition(using, caller, number)
     if row.tenant_id != tenant:
         raise NotFound(f"Expected to find process definition with key '{number}', but no such process was found.")

@@ -87,6 +87,7 @@ _CREATION = Request(
     processDefinitionId=optional(TEXT, "", "The id of the process in its file; or its key."),
     processDefinitionKey=optional(KEY, 0),
     processDefinitionVersion=optional(integer(-1, INT32), -1, "-1: the latest."),
+    processDefinitionVersionTag=optional(TEXT, ""),
     variables=optional(OBJECT),
     tenantId=optional(TEXT, ""),
     businessId=optional(TEXT, ""),
@@ -134,6 +135,7 @@ def _start(request: HttpRequest, body: Mapping[str, Any], **more: Any) -> _Start
         body["processDefinitionId"],
         version if version > 0 else None,
         zeebe_format.tenant_id(body["tenantId"]),
+        body["processDefinitionVersionTag"],
     )
     row = verbs.start_process(
         database(), definition, body["variables"], business_key=body["businessId"], caller=caller, **more
