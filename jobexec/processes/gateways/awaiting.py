@@ -59,16 +59,16 @@ async def wait(
     until: float,
     allowed: Allowed,
     pause: Pause | None = None,
+    over: Callable[[], bool] = lambda: False,
 ) -> ProcessInstance:
     """The row of an instance when it has ended, at the latest when ``time.monotonic()`` is ``until``.
 
-    ``allowed`` is asked after each wait; ``pause`` awaits the wait, and may end it. Raises StillRunning, and
-    Unauthenticated for a client that has lost its access.
+    ``allowed`` is asked after each wait; ``pause`` awaits the wait, and may end it; ``over``: nothing is to be awaited
+    any more. Raises StillRunning, and Unauthenticated for a client that has lost its access.
     """
     ended = started if started.state not in RUNNING else None
     while ended is None:
-        before = time.monotonic()
-        if before >= until or place.over:
+        if time.monotonic() >= until or place.over or over():
             raise _still_running(started)
         waiting = place.wait(until)
         await (waiting if pause is None else pause(waiting))

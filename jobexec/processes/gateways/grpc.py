@@ -95,10 +95,8 @@ class ProcessCalls:
             with acting(operator(client, context)):
                 started = partial(_start, given=given, caller=client.caller, awaited=id)
                 definition, row = await self.call_context.once(started)
-            allowed, pause = partial(self._allowed, context, client), self.call_context.unless_stopping
-            if self.call_context.stopping.is_set():
-                until = 0.0
-            row = await awaiting.wait(hub, place, row, until, allowed, pause)
+            allowed, stopping = partial(self._allowed, context, client), self.call_context.stopping.is_set
+            row = await awaiting.wait(hub, place, row, until, allowed, self.call_context.unless_stopping, stopping)
         result = json_text(awaiting.result_of(row, names))
         return pb.CreateProcessInstanceWithResultResponse(**_whereabouts(definition, row), variables=result)
 

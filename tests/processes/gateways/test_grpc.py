@@ -7,6 +7,8 @@ import grpc
 import pytest
 from django.db.models import Q
 
+from jobexec.gateways import long_polling
+from jobexec.gateways.grpc import gateway_pb2 as pb
 from jobexec.models import AuditLog, ExternalWorkerJob, TimerJob
 from jobexec.operations import retry_now
 from jobexec.operations.external.search import search_incidents
@@ -173,6 +175,33 @@ class TestWithResult:
         failed(call, Code.DEADLINE_EXCEEDED, "goes on")
         assert ProcessInstance.objects.using(gateway.alias).get().state == "active"
         assert gateway.client.activate("payment")
+
+    def test_the_instance_goes_on_when_the_client_leaves(self, gateway):
+        deployed(gateway)
+        request = pb.CreateProcessInstanceWithResultRequest(request={"bpmnProcessId": "order"}, requestTimeout=60_000)
+        call = gateway.client.stub.CreateProcessInstanceWithResult.future(request)
+        until(lambda: gateway.rows().exists())
+        call.cancel()
+        until(lambda: long_polling.of(gateway.alias).queue.count() == 0)
+        assert ProcessInstance.objects.using(gateway.alias).get().state == "active"
+        assert gateway.client.activate("payment")
+
+    def test_a_client_with_a_deadline_of_its_own_hears_that_the_instance_goes_on(self, gateway):
+        deployed(gateway)
+        request = pb.CreateProcessInstanceWithResultRequest(request={"bpmnProcessId": "order"}, requestTimeout=60_000)
+        failed(
+            lambda: gateway.client.stub.CreateProcessInstanceWithResult(request, timeout=1.5),
+            Code.DEADLINE_EXCEEDED,
+            "goes on",
+        )
+
+    def test_a_gateway_that_shuts_down_does_not_wait(self, gateway):
+        deployed(gateway)
+        request = pb.CreateProcessInstanceWithResultRequest(request={"bpmnProcessId": "order"}, requestTimeout=600_000)
+        call = gateway.client.stub.CreateProcessInstanceWithResult.future(request)
+        until(lambda: gateway.rows().exists() and long_polling.of(gateway.alias).queue.count() == 1)
+        gateway.gateway.stop()
+        failed(lambda: call.result(30), Code.DEADLINE_EXCEEDED, "goes on")
 
     def test_a_cancelled_instance(self, gateway):
         deployed(gateway)

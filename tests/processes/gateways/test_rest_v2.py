@@ -6,7 +6,8 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from jobexec.models import AuditLog, DeadLetterJob
+from jobexec.models import AuditLog, DeadLetterJob, Incident, TimerJob
+from jobexec.operations import retry_now
 from jobexec.processes.models import EventSubscription, ProcessDefinition, ProcessInstance, UserTask, Variable
 from tests.gateways.v2 import V2
 
@@ -263,6 +264,40 @@ def test_an_incident(alias, v2):
     run(alias)
     (again,) = v2.activate("payment")
     assert again["processInstanceKey"] == key
+
+
+def test_an_incident_without_a_worker(alias, v2):
+    """Its incident has no key until somebody looks for it."""
+    flow = b'targetRef="e"><conditionExpression>=amount &gt; 1</conditionExpression></sequenceFlow>'
+    deploy(chain('<exclusiveGateway id="g" camunda:asyncBefore="true"/>').replace(b'targetRef="e"/>', flow))
+    key = start(v2, variables={"amount": 1})["processInstanceKey"]
+    for _ in range(3):
+        run(alias)
+        retry_now(TimerJob.objects.using(alias).all(), using=alias)
+    (row,) = Incident.objects.using(alias).all()
+    assert row.incident_key is None
+    (incident,) = v2.post("/incidents/search", {"filter": {"processInstanceKey": key}})["items"]
+    assert (incident["elementId"], incident["jobKey"]) == ("g", None)
+    again = v2.post("/incidents/search")["items"]
+    assert [each["incidentKey"] for each in again] == [incident["incidentKey"]]
+    v2.call("PUT", f"/element-instances/{key}/variables", {"variables": {"amount": 2}})
+    v2.post(f"/incidents/{incident['incidentKey']}/resolution")
+    assert v2.status == 204
+    run(alias)
+    assert v2.call("GET", f"/process-instances/{key}")["state"] == "COMPLETED"
+
+
+def test_a_called_process(alias, v2):
+    deploy(chain(PAY, key="child"))
+    deploy(chain('<callActivity id="call" calledElement="child"/>'))
+    key = start(v2)["processInstanceKey"]
+    (job,) = v2.activate("payment")
+    assert (job["rootProcessInstanceKey"], job["processDefinitionId"]) == (key, "child")
+    child = v2.call("GET", f"/process-instances/{job['processInstanceKey']}")
+    assert (child["parentProcessInstanceKey"], child["rootProcessInstanceKey"]) == (key, key)
+    assert (child["processDefinitionId"], child["state"]) == ("child", "ACTIVE")
+    v2.post(f"/process-instances/{child['processInstanceKey']}/cancellation")
+    v2.refused(404, "NOT_FOUND", "called by another")
 
 
 @SQLITE
