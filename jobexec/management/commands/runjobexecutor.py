@@ -84,12 +84,13 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         leave_connections()  # from now on this thread only waits
         if options["solitary"] is not None:
-            sys.exit(self._solitary(settings, options["solitary"]))
+            _exit_with(self._solitary(settings, options["solitary"]))
+            return
         if options["check"]:
             self.stdout.write(self.style.SUCCESS("The job executor can start."))
             return
         try:
-            sys.exit(self._run(settings, options))
+            _exit_with(self._run(settings, options))
         except (JobExecError, DatabaseError, TimeoutError) as error:
             raise CommandError(str(error)) from error
 
@@ -210,3 +211,9 @@ def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
             raise ArgumentTypeError(str(error)) from error
 
     return parsed
+
+
+def _exit_with(code: int) -> None:
+    """Exit if the code is not 0; ``call_command()`` returns to a caller for whom all went well."""
+    if code:
+        sys.exit(code)
