@@ -4,7 +4,7 @@ import pytest
 from django.db import connections
 
 from jobexec.gateways import auth, long_polling
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from jobexec.runtime import database_threads
 from tests.gateways.engine_rest import EngineRest
 from tests.gateways.grpc.bed import Bed
