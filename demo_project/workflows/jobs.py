@@ -11,7 +11,8 @@ from jobexec import DoNotRetry, job
 from jobexec.processes import service_task
 from jobexec.processes.handlers.context import TaskContext
 
-# Travel: each of the three is a job, for the file says asyncBefore. Their results are variables.
+# Travel: each of the three is a job, for the file says asyncBefore, and the services are far away, so the file puts
+# them outside of the step: no transaction and no lock is held meanwhile. Their results are variables.
 
 
 @service_task("demo.book_hotel")

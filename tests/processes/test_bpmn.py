@@ -1,6 +1,7 @@
 """BPMN files from their deployment to the end of their instances."""
 
 import pytest
+from django.db import connections
 
 from jobexec.exceptions import DuplicateHandler
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, TimerJob
@@ -62,7 +63,8 @@ def audit(context):
 
 NAMESPACES = (
     'xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" xmlns:camunda="http://camunda.org/schema/1.0/bpmn" '
-    'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:zeebe="http://camunda.org/schema/zeebe/1.0" '
+    'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:jobexec="urn:jobexec:bpmn" '
+    'xmlns:zeebe="http://camunda.org/schema/zeebe/1.0" '
     'targetNamespace="tests"'
 )
 
@@ -173,6 +175,88 @@ def test_an_error_that_nobody_catches_is_an_incident_that_can_be_retried(alias, 
     run_jobs()
     assert state(alias, instance) == "completed"
     assert_nothing_is_left(alias)
+
+
+@service_task("tests.bpmn.far")
+def far(context):
+    """Says what it sees outside of the step: variables, fields, and that no transaction is open."""
+    DONE.append((context.element_id, context.arguments, connections[context.job.using].in_atomic_block))
+    if context.variables["amount"] > 9:
+        raise BpmnError("TOO_MUCH", "no", {"limit": 9})
+    if context.variables["amount"] < 0:
+        raise ValueError("no amount")
+    context.variables["seen"] = context.variables["amount"]
+    return {"receipt": "r1"}
+
+
+@service_task("tests.bpmn.far_async")
+async def far_async(context):
+    return {"receipt": context.business_key}
+
+
+def outside(name="far", extra=""):
+    return (
+        f'<startEvent id="s"/><serviceTask id="pay" jobexec:transaction="outside" {extra} '
+        f'camunda:delegateExpression="${{tests.bpmn.{name}}}"><extensionElements><camunda:field name="currency" '
+        'stringValue="EUR"/><camunda:failedJobRetryTimeCycle>R2/PT0S</camunda:failedJobRetryTimeCycle>'
+        '</extensionElements></serviceTask><boundaryEvent id="refused" attachedToRef="pay"><errorEventDefinition '
+        'errorRef="e1"/></boundaryEvent><endEvent id="e"/><endEvent id="no"/>'
+        + flows(("s", "pay"), ("pay", "e"), ("refused", "no"))
+    )
+
+
+TOO_MUCH = '<error id="e1" errorCode="TOO_MUCH"/>'
+
+
+def run_outside(alias, run_jobs, name="far", extra="", **variables):
+    deployed(alias, outside(name, extra), before=TOO_MUCH)
+    instance = start("order", business_key="4711", variables=variables, using=alias)
+    assert DONE == []
+    run_jobs()
+    return ProcessInstance.objects.using(alias).get(pk=instance.pk)
+
+
+@pytest.mark.transactional
+def test_a_service_task_outside_runs_in_a_job_without_a_transaction(alias, run_jobs):
+    row = run_outside(alias, run_jobs, amount=5)
+    assert DONE == [("pay", {"currency": "EUR"}, False)]
+    assert (row.end_element, row.final_variables) == ("e", {"amount": 5, "seen": 5, "receipt": "r1"})
+    assert_nothing_is_left(alias)
+
+
+def test_a_service_task_outside_may_be_a_coroutine_and_have_a_result_variable(alias, run_jobs):
+    row = run_outside(alias, run_jobs, "far_async", 'camunda:resultVariable="answer" camunda:asyncBefore="true"')
+    assert row.final_variables == {"answer": {"receipt": "4711"}}
+
+
+def test_an_error_of_a_service_task_outside_is_caught(alias, run_jobs):
+    row = run_outside(alias, run_jobs, amount=10)
+    assert (row.end_element, row.final_variables) == ("no", {"amount": 10, "limit": 9})
+    assert_nothing_is_left(alias)
+
+
+def test_a_failing_service_task_outside_is_an_incident_and_is_repaired(alias, run_jobs):
+    row = run_outside(alias, run_jobs, amount=-1)
+    dead = DeadLetterJob.objects.using(alias).get()
+    assert (dead.handler_type, dead.failed_activity_id, dead.attempts) == ("step:tests.bpmn.far", "pay", 2)
+    set_variables(row, {"amount": 1}, using=alias)
+    requeue(dead)
+    run_jobs()
+    assert final(alias, row) == {"amount": 1, "seen": 1, "receipt": "r1"}
+
+
+def test_a_service_task_outside_whose_instance_is_cancelled_meanwhile(alias, run_jobs):
+    deployed(alias, outside(), before=TOO_MUCH)
+    instance = start("order", variables={"amount": 1}, using=alias)
+    cancel(instance)
+    run_jobs()
+    assert DONE == []
+
+
+def test_a_file_names_service_tasks_and_no_jobs(alias):
+    body = '<startEvent id="s"/><serviceTask id="a" camunda:class="jobexec.processes.timer"/>' + flows(("s", "a"))
+    with pytest.raises(InvalidProcess, match=r"a: No service task 'jobexec\.processes\.timer' is registered"):
+        deployed(alias, body)
 
 
 EXTERNAL = (
