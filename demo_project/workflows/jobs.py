@@ -15,23 +15,23 @@ from jobexec.processes.handlers.context import TaskContext
 # them outside of the step: no transaction and no lock is held meanwhile. Their results are variables.
 
 
-@service_task("demo.book_hotel")
+@service_task("travel.hotel")
 def book_hotel(context: TaskContext) -> dict[str, Any]:
     return {"hotel": _booked(context)}
 
 
-@service_task("demo.book_flight")
+@service_task("travel.flight")
 def book_flight(context: TaskContext) -> dict[str, Any]:
     return {"flight": _booked(context)}
 
 
-@service_task("demo.book_concert_tickets")
+@service_task("travel.concert")
 def book_concert_tickets(context: TaskContext) -> dict[str, Any]:
     return {"concert": _booked(context)}
 
 
 # Runs in the step of the last of the three: at the join nobody fails and nobody comes twice.
-@service_task("demo.write_bill")
+@service_task("travel.bill")
 def write_bill(context: TaskContext) -> dict[str, Any]:
     return {"bill": sum(len(calls(context.instance_id, each)) for each in ("hotel", "flight", "concert"))}
 
@@ -58,7 +58,7 @@ def _calls_of(instance: Any, element: str) -> Path:
 
 
 # Approval: a job with R5/PT5M. A bank that is closed would be asked again; an account that does not exist would not.
-@service_task("demo.transfer")
+@service_task("approval.transfer")
 def transfer(context: TaskContext) -> dict[str, Any]:
     account = context.variables["account"]
     if not account.startswith("NL"):
