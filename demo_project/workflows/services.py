@@ -29,7 +29,9 @@ def travel(city: str) -> ProcessInstance:
 def is_side_by_side() -> bool:
     """Whether the latest version of Travel lets its jobs run beside each other."""
     latest = ProcessDefinition.objects.filter(key="travel", version__isnull=False).order_by("-version").first()
-    return latest is not None and _BESIDE in ProcessResource.objects.get(pk=latest.resource_id).text
+    if latest is None or latest.resource_id is None:
+        return False
+    return _BESIDE in ProcessResource.objects.get(pk=latest.resource_id).text
 
 
 def switch_side_by_side() -> None:

@@ -21,15 +21,18 @@ START = {
 
 def processes(request: HttpRequest) -> HttpResponse:
     """The latest instances of each process; asked with `?live`, only the part that changes."""
-    context = {key: status.latest(key) for key in status.KEYS}
-    context |= {"side_by_side": services.is_side_by_side(), "part": "workflows/_processes.html"}
-    return render(request, context["part"] if "live" in request.GET else "workflows/processes.html", context)
+    part = "workflows/_processes.html"
+    context = {"side_by_side": services.is_side_by_side(), "part": part} | {
+        key: status.latest(key) for key in status.KEYS
+    }
+    return render(request, part if "live" in request.GET else "workflows/processes.html", context)
 
 
 @require_POST
 def act(request: HttpRequest) -> HttpResponse:
     """One button of the page: its name is the verb, its value says of what."""
-    for verb, value in request.POST.items():
+    for verb in request.POST:
+        value = request.POST[verb]
         if verb == "start" and value in START:
             START[value]()
         elif verb == "switch":
