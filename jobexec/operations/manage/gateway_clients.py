@@ -16,9 +16,9 @@ from jobexec import clock
 from jobexec.exceptions import ClientNotFound, InvalidClient
 from jobexec.models import GatewayClient
 
-from .audit import audited, is_on, note
-from .sql.locks import atomic, lock_rows
-from .values.client_secrets import digest, new_secret
+from ..audit import audited, is_on, note
+from ..sql.locks import atomic, lock_rows
+from ..values.client_secrets import digest, new_secret
 
 #: The permissions of clients: fetch and finish jobs, and change their deadlines; search jobs and incidents; change
 #: retries and priority; resolve incidents; publish messages.
