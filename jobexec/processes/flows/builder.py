@@ -55,8 +55,6 @@ _RESERVED = frozenset(
         "deadline",
     ]
 )
-#: Variables with the arguments of steps that are known when the flow starts.
-CALLS = "calls"
 _LONGEST = 64
 
 
