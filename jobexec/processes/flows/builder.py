@@ -359,6 +359,7 @@ class Flow:
         """
         from ..handlers.results import check_variables
         from ..operations.flows import start_flow  # models load later than modules that describe flows
+        from ..store.definitions import CALLS
         from .compiling import compiled
 
         if self.instance is not None:
