@@ -397,7 +397,7 @@ def test_other_variables_go_beside_the_fields():
     ("language", "texts"),
     [
         ("de", ("Warum wartet sie?", "ist eine Aufgabe, die niemand übernommen hat", "wartet auf die Nachricht paid")),
-        ("fr", ("Pourquoi attend-elle", "Candidats", "attend le message paid")),
+        ("fr", ("Pourquoi attend-elle", "est une tâche que personne n\u2019a prise", "attend le message paid")),
     ],
 )
 def test_in_other_languages(staff, order, settings, language, texts):

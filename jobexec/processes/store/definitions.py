@@ -26,6 +26,13 @@ def process(using: str, id: str) -> Process:
     return from_json(json.loads(found))
 
 
+@lru_cache(maxsize=_KEPT)
+def number(using: str, id: str) -> tuple[int | None, int | None]:
+    """The number and the version of a definition; None for the shape of a flow."""
+    row: Any = ProcessDefinition.objects.using(using).filter(pk=id).values_list("number", "version").first()
+    return row or (None, None)
+
+
 def latest(using: str, key: str, tenant: str = "") -> ProcessDefinition:
     """The latest version of a deployed process: that of the tenant, else that of no tenant. Raises UnknownProcess."""
     return _found(using, key, tenant, {}, "")
