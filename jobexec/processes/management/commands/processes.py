@@ -23,6 +23,7 @@ from jobexec.processes.operations.query import view_of
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.why import shortened, why
 from jobexec.processes.store import definitions
+from jobexec.sensitive import hide
 
 
 class Command(BaseCommand):
@@ -119,6 +120,7 @@ class Command(BaseCommand):
                 f"  job {job.pk} at {job.failed_activity_id}: {job._meta.verbose_name} {job.exception_message}"
             )
         for name, value, element in view.values:
+            value = hide({name: value})[name]
             where = f" (at {element})" if element else ""
             self.stdout.write(f"  {name}{where} = {json.dumps(value, cls=DjangoJSONEncoder)[:200]}")
         process = definitions.process(using, row.definition_id) if view.definition is not None else None
