@@ -13,11 +13,13 @@ from .operations.deploy import deploy
 from .operations.events import correlate, signal
 from .operations.instances import cancel, set_variables
 from .operations.start import start
+from .operations.suspend import activate, suspend
 from .operations.user_tasks import claim, complete, release, throw_error
 
 __all__ = [
     "BpmnError",
     "InvalidProcess",
+    "activate",
     "call",
     "cancel",
     "chain",
@@ -37,5 +39,6 @@ __all__ = [
     "set_variables",
     "signal",
     "start",
+    "suspend",
     "throw_error",
 ]

@@ -15,7 +15,11 @@ class ProcessesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Let executors find the handlers of steps."""
+        """Let executors find the handlers of steps, and the cleanup what has expired."""
+        from jobexec.operations.maintenance.cleanup import add_to_cleanup
+
         from .handlers import steps
+        from .store.history import expired
 
         steps.use()
+        add_to_cleanup(expired)

@@ -16,6 +16,7 @@ from ..definition import Expression, Process
 from ..engine.environment import Called, HandlerCall, Notice, Scope
 from ..expressions import EvaluationContext, parse
 from ..store import definitions
+from ..store.suspensions import refuse_start
 from .context import ListenerContext, TaskContext
 from .registry import find_listener, find_service, functions
 
@@ -64,7 +65,9 @@ class StepEnvironment:
         return definitions.process(self.using, definition)
 
     def resolve(self, called: Called) -> str:
-        return definitions.resolve(self.using, self.tenant, called)
+        found = definitions.resolve(self.using, self.tenant, called)
+        refuse_start(self.using, found, self.tenant)
+        return found
 
     def new_id(self) -> UUID:
         return uuid7()

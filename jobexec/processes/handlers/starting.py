@@ -12,6 +12,7 @@ from ..engine.inputs import Start
 from ..models import EventSubscription, ProcessInstance
 from ..store import definitions
 from ..store.columns import key_of
+from ..store.suspensions import refuse_start
 from .results import check_variables
 from .stepping import begin
 
@@ -32,6 +33,7 @@ def start_instance(
     if (initiator := _initiator(using, definition, element)) is not None:
         given[initiator] = user
     keep_time(using)
+    refuse_start(using, definition, tenant_id)
     id = uuid7()
     origin = ProcessInstance(
         id=id,

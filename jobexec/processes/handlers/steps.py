@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from jobexec.exceptions import DoNotRetry, RetryAt, RetryIn, UnreadableJob
+from jobexec.exceptions import DoNotRetry, InvalidJob, RetryAt, RetryIn, UnreadableJob
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.function import JobFunction
@@ -68,7 +68,11 @@ class StepFunction:
             if is_last(context, error) and fails(context, token, error):
                 return None
             raise
-        proceed(context.using, token.root, JobDone(token.id, context.id, results.checked(result)))
+        done = JobDone(token.id, context.id, results.checked(result))
+        try:
+            proceed(context.using, token.root, done)
+        except InvalidJob as error:
+            raise results.not_kept(error) from error
         return None
 
 

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import router
+from django.db import router, transaction
 from django.db.models import QuerySet
-
-from jobexec.operations.sql.locks import atomic
 
 from ..engine.rows import Signal, SubscriptionKind
 from ..exceptions import MismatchingMessage
@@ -46,8 +44,8 @@ def correlate(
     found = list(_fitting(database, rows, key, business_key, instance).values_list("pk", flat=True))
     if not all and len(found) != 1:
         raise MismatchingMessage(f"The message {message!r} must fit one that waits for it; {len(found)} do.")
-    with atomic(database):
-        delivered = sum(deliver(database, pk, given, business_key=business_key or "") for pk in found)
+    with transaction.atomic(using=database):  # what one of them refuses, the caller's transaction survives
+        delivered = sum(deliver(database, pk, given, business_key=business_key or "", by_job=False) for pk in found)
     if not all and not delivered:
         raise MismatchingMessage(f"The message {message!r} fits none that still waits for it.")
     return delivered

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import router
+from django.db import transaction
 
 from jobexec.operations.audit import audited, note
-from jobexec.operations.sql.locks import atomic
 
 from ..engine.inputs import Cancelled
 from ..exceptions import InstanceOver
@@ -17,6 +16,7 @@ from ..handlers.results import check_variables
 from ..handlers.stepping import change_variables, proceed
 from ..models import ProcessInstance
 from ..store import load
+from .suspend import which
 
 #: The type of a process instance in the audit log.
 INSTANCE = "processinstance"
@@ -28,8 +28,8 @@ def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | N
 
     Raises InstanceOver if it has ended, or was called by another one: then that one is to be cancelled.
     """
-    database, id = _which(instance, using)
-    with atomic(database):
+    database, id = which(instance, using)
+    with transaction.atomic(using=database):
         done = proceed(database, id, Cancelled(id, reason))
         if done is not None:
             note(database, INSTANCE, id, new={"reason": reason})
@@ -40,19 +40,13 @@ def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | N
 @audited
 def set_variables(instance: ProcessInstance | UUID, variables: Mapping[str, Any], *, using: str | None = None) -> None:
     """Set variables of a running instance, in a transaction that no step of it overlaps. Raises InstanceOver."""
-    database, id = _which(instance, using)
+    database, id = which(instance, using)
     given = dict(variables)
     check_variables(given)
     root = load.root_of(database, id)
-    with atomic(database):
+    with transaction.atomic(using=database):
         done = root is not None and change_variables(database, root, id, given)
         if done:
             note(database, INSTANCE, id, new=given)
     if not done:
         raise InstanceOver(f"The process instance {id} has ended, or is not there.")
-
-
-def _which(instance: ProcessInstance | UUID, using: str | None) -> tuple[str, UUID]:
-    if isinstance(instance, ProcessInstance):
-        return using or instance._state.db or router.db_for_write(ProcessInstance), instance.pk
-    return using or router.db_for_write(ProcessInstance), instance

@@ -22,9 +22,9 @@ from ..models import (
     Variable,
 )
 from .columns import key_of
+from .history import ended
 
 _MOVED = ("element_id", "flow_id", "state", "activity_id", "entered_at", "job_id", "called_instance_id", "data")
-_ENDED = ("state", "end_time", "end_element", "delete_reason", "final_variables")
 #: Rows of one statement.
 _PAGE = 500
 
@@ -46,8 +46,8 @@ class Flush:
 
     def _delete(self) -> None:
         changes, using = self.changes, self.using
-        ended = [row.id for row in changes.changed_instances if row.state not in rows.RUNNING]
-        owners = [*changes.gone_tokens, *ended]
+        over = [row.id for row in changes.changed_instances if row.state not in rows.RUNNING]
+        owners = [*changes.gone_tokens, *over]
         if owners:
             Variable.objects.using(using).filter(scope_id__in=owners).delete()
         for scope, name in changes.gone_variables:
@@ -73,7 +73,7 @@ class Flush:
         made = [self._new_instance(row) for row in changes.new_instances]
         ProcessInstance.objects.using(self.using).bulk_create(made, batch_size=_PAGE)
         for row in changes.changed_instances:
-            ProcessInstance.objects.using(self.using).filter(pk=row.id).update(**_ended(row))
+            ProcessInstance.objects.using(self.using).filter(pk=row.id).update(**ended(self.using, row))
 
     def _new_instance(self, row: rows.Instance) -> ProcessInstance:
         return ProcessInstance(
@@ -86,7 +86,7 @@ class Flush:
             tenant_id=self.origin.tenant_id,
             start_time=row.started_at or self.now,
             start_user=self.origin.start_user,
-            **_ended(row),
+            **ended(self.using, row),
         )
 
     def _write_tokens(self) -> None:
@@ -199,11 +199,6 @@ class Flush:
             for row in self.changes.history
         ]
         ActivityInstance.objects.using(self.using).bulk_create(made, batch_size=_PAGE)
-
-
-def _ended(row: rows.Instance) -> dict[str, Any]:
-    values = (row.state.value, row.ended_at, row.end_element or "", row.reason or "", row.final_variables)
-    return dict(zip(_ENDED, values, strict=True))
 
 
 def _candidates(row: rows.UserTask) -> list[TaskCandidate]:
