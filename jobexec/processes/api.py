@@ -11,7 +11,9 @@ from .flows.terms import index, item, previous
 from .handlers.registry import function, listener, service_task
 from .operations.deploy import deploy
 from .operations.events import correlate, signal
-from .operations.instances import cancel, set_variables
+from .operations.instances import cancel, set_retries, set_variables
+from .operations.many import cancel_all
+from .operations.modify import modify, restart
 from .operations.start import start
 from .operations.suspend import activate, suspend
 from .operations.user_tasks import claim, complete, release, throw_error
@@ -22,6 +24,7 @@ __all__ = [
     "activate",
     "call",
     "cancel",
+    "cancel_all",
     "chain",
     "claim",
     "complete",
@@ -32,10 +35,13 @@ __all__ = [
     "index",
     "item",
     "listener",
+    "modify",
     "parallel",
     "previous",
     "release",
+    "restart",
     "service_task",
+    "set_retries",
     "set_variables",
     "signal",
     "start",

@@ -21,6 +21,10 @@ class InstanceOver(JobExecError):
     """The process instance has ended, or is not there."""
 
 
+class InstanceRunning(JobExecError):
+    """The process instance has not ended yet."""
+
+
 class InstanceBusy(JobExecError):
     """Another step of the process instance takes longer than LOCK_TIMEOUT; nothing has happened."""
 

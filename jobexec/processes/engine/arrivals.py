@@ -35,6 +35,12 @@ def begin(moves: Moves, token: Token) -> None:
     if node.loop is not None and not token.is_inner:
         loops.begin(moves, token, node)
         return
+    open_activity(moves, token, node)
+    behaviour_of(node)(moves, token, node)
+
+
+def open_activity(moves: Moves, token: Token, node: Node) -> None:
+    """The arrival, up to where the element itself would do something."""
     moves.arrive(token)
     for mapping in node.inputs:
         if mapping.target is not None:
@@ -42,7 +48,6 @@ def begin(moves: Moves, token: Token) -> None:
     if not token.is_inner:
         boundary.arm_all(moves, token, node)
     moves.notify(When.START, token, node)
-    behaviour_of(node)(moves, token, node)
 
 
 def complete(moves: Moves, token: Token) -> None:

@@ -15,10 +15,15 @@ from .tokens import Place
 
 def begin(moves: Moves, token: Token, node: Node) -> None:
     """A sub-process, or an event sub-process whose event happened: its own are armed, and a token starts in it."""
-    moves.wait(token, State.SCOPE)
-    arm_event_sub_processes(moves, token, node.id)
+    open_scope(moves, token, node)
     (start,) = moves.process(token).start_events(node.id)
     moves.push(Do.ENTER, moves.new_token(token, start.id))
+
+
+def open_scope(moves: Moves, token: Token, node: Node) -> None:
+    """From now on, the token can have others in it."""
+    moves.wait(token, State.SCOPE)
+    arm_event_sub_processes(moves, token, node.id)
 
 
 def arm_event_sub_processes(moves: Moves, scope: Place, element: str | None) -> None:

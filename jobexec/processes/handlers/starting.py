@@ -8,7 +8,7 @@ from jobexec import clock
 from jobexec.identifiers import uuid7
 from jobexec.operations.sql.server_time import keep_time
 
-from ..engine.inputs import Start
+from ..engine.inputs import Command, Start
 from ..models import EventSubscription, ProcessInstance
 from ..store import definitions
 from ..store.columns import key_of
@@ -26,11 +26,15 @@ def start_instance(
     variables: dict[str, Any] | None = None,
     tenant_id: str = "",
     user: str = "",
+    commands: tuple[Command, ...] = (),
 ) -> ProcessInstance:
-    """Start an instance in the caller's transaction, and take its first step. Returns its row."""
+    """Start an instance in the caller's transaction, and take its first step. Returns its row.
+
+    With ``commands`` it begins where these say, instead of at a start event.
+    """
     given = dict(variables or {})
     check_variables(given)
-    if (initiator := _initiator(using, definition, element)) is not None:
+    if not commands and (initiator := _initiator(using, definition, element)) is not None:
         given[initiator] = user
     keep_time(using)
     refuse_start(using, definition, tenant_id)
@@ -46,7 +50,7 @@ def start_instance(
         start_user=user,
     )
     origin._state.db = using
-    begin(using, origin, Start(id, definition, element, business_key or None, given))
+    begin(using, origin, Start(id, definition, element, business_key or None, given, commands))
     origin.refresh_from_db(using=using)
     return origin
 

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from django.db import transaction
 
+from jobexec.models import DeadLetterJob
+from jobexec.operations import set_retries as set_retries_of_jobs
 from jobexec.operations.audit import audited, note
 
 from ..engine.inputs import Cancelled
@@ -35,6 +37,22 @@ def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | N
             note(database, INSTANCE, id, new={"reason": reason})
     if done is None:
         raise InstanceOver(f"The process instance {id} has ended, is not there, or was called by another one.")
+
+
+@audited
+def set_retries(
+    instance: ProcessInstance | UUID, retries: int = 1, *, element: str | None = None, using: str | None = None
+) -> int:
+    """Give the dead letters of an instance, or of one of its elements, retries: what failed is done again.
+
+    Their incidents are over. Returns how many there were. Raises InvalidJob for a wrong number of retries.
+    """
+    database, id = which(instance, using)
+    dead = DeadLetterJob.objects.using(database).filter(process_instance_id=str(id))
+    if element is not None:
+        dead = dead.filter(failed_activity_id=element)
+    found = set_retries_of_jobs(list(dead.order_by("pk").values_list("pk", flat=True)), retries, using=database)
+    return len(found.changed)
 
 
 @audited

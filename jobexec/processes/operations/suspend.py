@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db import router, transaction
 
+from jobexec.exceptions import InvalidJob
 from jobexec.operations import activate as activate_jobs
 from jobexec.operations import suspend as suspend_jobs
 from jobexec.operations.audit import audited
@@ -77,7 +78,7 @@ def _with_instance(
 ) -> int:
     """Under the lock of its hierarchy: a step that has begun ends first, and the next one knows."""
     if version is not None or tenant_id is not None:
-        raise ValueError("version and tenant_id: expected with the key of a process, not with an instance.")
+        raise InvalidJob("version and tenant_id: expected with the key of a process, not with an instance.")
     database, id = which(target, using)
     with transaction.atomic(using=database):
         root = load.root_of(database, id)
