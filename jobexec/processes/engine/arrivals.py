@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..definition import Flow, Kind, Node, Trigger, When
+from ..definition import TERMINATES, Flow, Kind, Node, Trigger, When
 from . import boundary, calls, compensation, errors, gateways, joins, loops, scopes, tasks, triggers
 from .cancel import BODY
 from .events import arms
@@ -111,7 +111,9 @@ def _leave(moves: Moves, token: Token, node: Node) -> None:
         _take(moves, token, flows)
         return
     terminates = node.kind is Kind.END_EVENT and node.trigger is Trigger.TERMINATE
-    scopes.end(moves, token, node.id, InstanceState.TERMINATED if terminates else InstanceState.COMPLETED)
+    reason = node.properties.get(TERMINATES)
+    state = InstanceState.TERMINATED if terminates or reason else InstanceState.COMPLETED
+    scopes.end(moves, token, node.id, state, reason)
 
 
 def _take(moves: Moves, token: Token, flows: tuple[Flow, ...]) -> None:

@@ -52,7 +52,7 @@ def start_event_sub_process(
     moves.push(Do.BEGIN, around)
 
 
-def end(moves: Moves, token: Token, element: str, state: InstanceState = InstanceState.COMPLETED) -> None:
+def end(moves: Moves, token: Token, element: str, state: InstanceState, reason: str | None = None) -> None:
     """A token has nowhere to go: it is gone, and perhaps its scope is over."""
     scope = moves.place_around(token)
     moves.rows.remove(token)
@@ -61,13 +61,13 @@ def end(moves: Moves, token: Token, element: str, state: InstanceState = Instanc
     if isinstance(scope, Token):
         moves.go(scope, Do.COMPLETE)
     elif scope.state is InstanceState.ACTIVE:
-        finish(moves, scope, element, state)
+        finish(moves, scope, element, state, reason)
 
 
-def finish(moves: Moves, instance: Instance, element: str, state: InstanceState) -> None:
+def finish(moves: Moves, instance: Instance, element: str, state: InstanceState, reason: str | None = None) -> None:
     """An instance is over by itself; whoever called it goes on."""
     caller = moves.rows.tokens.get(instance.parent) if instance.parent is not None else None
-    end_instance(moves, instance, state, element)
+    end_instance(moves, instance, state, element, reason)
     if caller is not None:
         moves.go(caller, Do.COMPLETE)
 

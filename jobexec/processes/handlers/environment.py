@@ -43,7 +43,7 @@ class StepEnvironment:
         return EvaluationContext(functions=functions(), objects={"execution": execution}, now=self.now)
 
     def call(self, call: HandlerCall) -> Any:
-        """Run a handler within the step. Of what it changes, a result that is no mapping counts alone."""
+        """Run a handler within the step. What it returns is set after the variables that it has changed."""
         assert call.work.handler is not None
         found = find_service(call.work.handler)
         if isinstance(found, JobFunction):
@@ -51,9 +51,8 @@ class StepEnvironment:
             return found.function(*([current_job()] if found.takes_context else []), *args, **kwargs)
         context = TaskContext(call)
         result = found(context)
-        if call.work.result_variable is not None:
-            return result
-        return {**context.variables.changed, **result} if isinstance(result, Mapping) else context.variables.changed
+        call.changed.update(context.variables.changed)
+        return result
 
     def notify(self, notice: Notice) -> None:
         if notice.listener.handler is not None:

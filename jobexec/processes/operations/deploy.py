@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from django.apps import apps
 from django.db import IntegrityError, router
 from django.db.models import Max
 
@@ -59,6 +60,20 @@ def deploy(
         if made:
             note(database, "processdeployment", made[0].deployment_id, new={"files": [file for file, *_ in changed]})
         return made
+
+
+def files_of_apps() -> list[Path]:
+    """The files ``processes/*.bpmn`` of all apps."""
+    return [file for app in apps.get_app_configs() for file in sorted(Path(app.path, "processes").glob("*.bpmn"))]
+
+
+def is_deployed(using: str, file: Path, tenant_id: str = "") -> bool:
+    """Whether some deployment has a file of this content, or the file has no process to deploy."""
+    from ..xml import read
+
+    content = file.read_bytes()
+    executable = [process for process in read(content).processes if process.executable]
+    return not _is_new(using, tenant_id, file.name, content, executable)
 
 
 def _content(file: File) -> tuple[str, bytes]:

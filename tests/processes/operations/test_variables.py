@@ -120,6 +120,22 @@ def test_what_a_handler_in_the_step_makes(alias):
     assert not ProcessInstance.objects.using(alias).exists()
 
 
+@service_task("tests.variables.both")
+def both(context):
+    context.variables["parcel"] = 17
+    context.variables["receipt"] = "is overwritten"
+    return "r1"
+
+
+def test_a_result_and_what_the_handler_has_changed(alias):
+    content = (
+        '<startEvent id="s"/><serviceTask id="pay" camunda:delegateExpression="${tests.variables.both}" '
+        'camunda:resultVariable="receipt"/><sequenceFlow id="f1" sourceRef="s" targetRef="pay"/>'
+    )
+    deploy(("p.bpmn", process(content)), using=alias)
+    assert start("p", using=alias).final_variables == {"parcel": 17, "receipt": "r1"}
+
+
 @pytest.mark.parametrize("size", [2000, 900])
 def test_what_a_step_of_a_flow_returns_is_not_made_again(alias, run_jobs, size):
     flow = Flow("report")

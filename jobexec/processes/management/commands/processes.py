@@ -7,7 +7,6 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import router
@@ -20,6 +19,7 @@ from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.engine.exceptions import StepError
 from jobexec.processes.models import ProcessDefinition, ProcessInstance
 from jobexec.processes.operations.check import check
+from jobexec.processes.operations.deploy import deploy, files_of_apps
 from jobexec.processes.operations.query import view_of
 from jobexec.processes.operations.start import start
 from jobexec.sensitive import hide
@@ -62,9 +62,7 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=1) from error
 
     def _deploy(self, using: str, options: dict[str, Any]) -> None:
-        from jobexec.processes.operations.deploy import deploy
-
-        files = [Path(name) for name in options["files"]] or _files_of_apps()
+        files = [Path(name) for name in options["files"]] or files_of_apps()
         for file in files:
             if not file.is_file():
                 raise CommandError(f"{file}: there is no such file.", returncode=2)
@@ -130,7 +128,3 @@ class Command(BaseCommand):
         if found:
             raise SystemExit(1)
         self.stdout.write("Nothing is wrong.")
-
-
-def _files_of_apps() -> list[Path]:
-    return [file for app in apps.get_app_configs() for file in sorted(Path(app.path, "processes").glob("*.bpmn"))]
