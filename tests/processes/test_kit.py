@@ -46,6 +46,11 @@ ORDER = definitions(
 SHIP = {"tests.kit.ship": lambda context: {"parcel": 17}}
 
 
+@service_task("tests.kit.real")
+def real(context):
+    raise AssertionError
+
+
 def assert_nothing_is_left(alias):
     for model in (*JOB_TABLES, *vars(models).values(), JobDefinition):
         if isinstance(model, type) and hasattr(model, "_base_manager"):
@@ -108,10 +113,6 @@ def test_what_a_failed_assertion_says(alias):
 
 
 def test_services_stand_in_for_the_block_only(alias, tmp_path):
-    @service_task("tests.kit.real")
-    def real(context):
-        raise AssertionError
-
     path = tmp_path / "order.bpmn"
     path.write_bytes(ORDER)
     with pytest.raises(InvalidProcess, match=r"No service task 'tests\.kit\.ship'"), process(path, using=alias):
