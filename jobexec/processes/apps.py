@@ -19,16 +19,18 @@ class ProcessesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Let executors find the handlers of steps, and the cleanup what has expired; register the checks."""
+        """Let executors, the gateways, the cleanup and the system checks find what processes add to them."""
         from jobexec.operations.maintenance.cleanup import add_to_cleanup
 
         from .checks import register_checks
+        from .gateways import use
         from .handlers import steps
         from .store.history import expired
 
         steps.use()
         add_to_cleanup(expired)
         register_checks()
+        use()
         post_migrate.connect(_deploy, sender=self, dispatch_uid="jobexec.processes")
 
 

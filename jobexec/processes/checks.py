@@ -26,12 +26,12 @@ def register_checks() -> None:
 
 
 def check_definitions(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """W018: everything that the latest versions of deployed processes name is registered here."""
+    """W019: everything that the latest versions of deployed processes name is registered here."""
     return [
         Warning(
             f"The process {key!r} (version {version}, database {using!r}) cannot run here: {problem}",
             hint="Register it in a module that is imported when Django starts, such as jobs.py of an app.",
-            id="jobexec.W018",
+            id="jobexec.W019",
         )
         for using in _with_tables(databases)
         for key, version, id in _latest(using)
@@ -40,7 +40,7 @@ def check_definitions(databases: Sequence[str] | None = None, **kwargs: Any) -> 
 
 
 def check_files(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """E024 and W019: the files in processes of all apps can be read, and are deployed as they are."""
+    """E024 and W020: the files in processes of all apps can be read, and are deployed as they are."""
     found: list[CheckMessage] = []
     for using in _with_tables(databases):
         if using != router.db_for_write(ProcessDefinition):
@@ -49,7 +49,7 @@ def check_files(databases: Sequence[str] | None = None, **kwargs: Any) -> list[C
             try:
                 if not is_deployed(using, file):
                     told = f"{file} is not deployed as it is now (database {using!r})."
-                    found.append(Warning(told, hint="Run manage.py processes deploy.", id="jobexec.W019"))
+                    found.append(Warning(told, hint="Run manage.py processes deploy.", id="jobexec.W020"))
             except InvalidProcess as error:
                 found.append(Error(f"{file} cannot be deployed: {error}", id="jobexec.E024"))
             except ImportError as error:

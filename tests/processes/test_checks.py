@@ -47,7 +47,7 @@ def test_what_the_latest_version_names_is_registered(alias, found):
         deploy(("p.bpmn", process(SERVICE)), using=alias)
         assert found() == []
     ((id, message),) = found()
-    assert id == "jobexec.W018"
+    assert id == "jobexec.W019"
     assert "The process 'p' (version 1," in message
     assert "x: No service task 'tests.checks.pay' is registered" in message
     deploy(("p.bpmn", process(around('<task id="x"/>'))), using=alias)
@@ -58,13 +58,13 @@ def test_files_of_apps_are_deployed(alias, found, folder):
     assert found() == []
     (folder / "order.bpmn").write_bytes(process(SERVICE))
     ((id, message),) = found()
-    assert id == "jobexec.W019"
+    assert id == "jobexec.W020"
     assert f"{folder / 'order.bpmn'} is not deployed as it is now" in message
     with standing_in(PAY):
         deploy(*deploying.files_of_apps(), using=alias)
         assert found() == []
     (folder / "order.bpmn").write_bytes(process("<complexGateway id='g'/>"))
-    assert {id for id, _ in found()} == {"jobexec.W018", "jobexec.E024"}
+    assert {id for id, _ in found()} == {"jobexec.W019", "jobexec.E024"}
 
 
 def test_without_a_database_or_its_tables_there_is_nothing_to_check(alias, monkeypatch, folder):

@@ -53,11 +53,12 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class JobDone:
-    """A RUN, EXTERNAL or BATCH job is done, with this result."""
+    """A RUN, EXTERNAL or BATCH job is done, with this result, after it has changed these variables."""
 
     token: UUID
     job: UUID
     result: Any = None
+    changed: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

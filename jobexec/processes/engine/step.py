@@ -10,7 +10,7 @@ from ..definition import Kind
 from . import arrivals, calls, cancel, compensation, errors, joins, modify, tasks, triggers
 from .environment import Environment
 from .events import starts_by_event
-from .exceptions import BpmnError
+from .exceptions import BpmnError, NoStart
 from .inputs import (
     Cancelled,
     Completed,
@@ -92,7 +92,7 @@ def _start(moves: Moves, event: Start) -> bool:
         return True
     node = process.find(event.element) if event.element else process.start_event(None)
     if node is None or node.kind is not Kind.START_EVENT or node.parent is not None:
-        raise ValueError(f"{process.key}: there is no start event {event.element or 'without an event definition'}.")
+        raise NoStart(process.key, f"there is no start event {event.element or 'without an event definition'}.")
     _set_variables(moves, instance, event)
     calls.start(moves, instance, node)
     return True
@@ -125,6 +125,7 @@ def _job_done(moves: Moves, event: JobDone) -> bool:
     if token is None:
         return False
     token.job = None
+    moves.set_all(token, event.changed)
     tasks.take_result(moves, token, moves.node(token), event.result)
     moves.go(token, Do.COMPLETE)
     return True

@@ -15,18 +15,17 @@ from .stepping import proceed
 
 def deliver(
     using: str, subscription: UUID, variables: dict[str, Any], business_key: str = "", *, by_job: bool = True
-) -> bool:
-    """A step of the instance that waits; False if it does not wait any more.
+) -> UUID | None:
+    """A step of the instance that waits, or the start of one; its id, or None if it does not wait any more.
 
     The jobs of an instance that is suspended are held. Any other caller gets Suspended.
     """
     row = EventSubscription.objects.using(using).filter(pk=subscription).first()
     if row is None:
-        return False
+        return None
     owner, instance = row.owner_id, row.instance_id
     if row.root_id is None or owner is None or instance is None:
-        start_by_event(using, row, variables, business_key)
-        return True
+        return start_by_event(using, row, variables, business_key).pk
 
     def event(tokens: Any) -> Triggered | None:
         if row.pk not in tokens.subscriptions:
@@ -35,7 +34,7 @@ def deliver(
             refuse_step(using, instance)
         return Triggered(owner, row.element_id, row.activity_id, payload_of(using, row, variables))
 
-    return proceed(using, row.root_id, event) is not None
+    return None if proceed(using, row.root_id, event) is None else row.instance_id
 
 
 def payload_of(using: str, row: EventSubscription, variables: dict[str, Any]) -> dict[str, Any]:

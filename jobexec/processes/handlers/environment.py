@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from inspect import iscoroutinefunction
 from typing import Any
 from uuid import UUID
+
+from asgiref.sync import async_to_sync
 
 from jobexec import clock
 from jobexec.handlers.context import current_job
@@ -49,10 +52,7 @@ class StepEnvironment:
         if isinstance(found, JobFunction):
             args, kwargs = call.arguments["args"], call.arguments["kwargs"]
             return found.function(*([current_job()] if found.takes_context else []), *args, **kwargs)
-        context = TaskContext(call)
-        result = found(context)
-        call.changed.update(context.variables.changed)
-        return result
+        return run_service(found, call)
 
     def notify(self, notice: Notice) -> None:
         if notice.listener.handler is not None:
@@ -73,6 +73,14 @@ class StepEnvironment:
 
     def now(self) -> datetime:
         return clock.now(self.using)
+
+
+def run_service(function: Callable[..., Any], call: HandlerCall) -> Any:
+    """Call a function of ``@service_task``; what it sets goes into ``call.changed``. Returns what it returns."""
+    context = TaskContext(call)
+    result = async_to_sync(function)(context) if iscoroutinefunction(function) else function(context)
+    call.changed.update(context.variables.changed)
+    return result
 
 
 class Lenient(Mapping[str, Any]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from jobexec import clock
 from jobexec.identifiers import uuid7
@@ -26,11 +27,13 @@ def start_instance(
     variables: dict[str, Any] | None = None,
     tenant_id: str = "",
     user: str = "",
+    awaited: UUID | None = None,
     commands: tuple[Command, ...] = (),
 ) -> ProcessInstance:
     """Start an instance in the caller's transaction, and take its first step. Returns its row.
 
-    With ``commands`` it begins where these say, instead of at a start event.
+    ``awaited`` is the id that the instance gets, and under which its end is announced to the gateways. With
+    ``commands`` it begins where these say, instead of at a start event.
     """
     given = dict(variables or {})
     check_variables(given)
@@ -38,7 +41,7 @@ def start_instance(
         given[initiator] = user
     keep_time(using)
     refuse_start(using, definition, tenant_id)
-    id = uuid7()
+    id = awaited or uuid7()
     origin = ProcessInstance(
         id=id,
         root_id=id,
@@ -48,6 +51,7 @@ def start_instance(
         tenant_id=tenant_id,
         start_time=clock.now(using),
         start_user=user,
+        awaited=awaited is not None,
     )
     origin._state.db = using
     begin(using, origin, Start(id, definition, element, business_key or None, given, commands))

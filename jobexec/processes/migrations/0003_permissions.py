@@ -6,7 +6,7 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    dependencies: ClassVar = [("jobexec_processes", "0001_initial")]
+    dependencies: ClassVar = [("jobexec_processes", "0002_keys")]
     operations: ClassVar = [
         migrations.AlterModelOptions(
             name="processdefinition",

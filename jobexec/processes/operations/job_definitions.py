@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from jobexec.handlers.function import JobFunction
-from jobexec.handlers.registry import registered
 from jobexec.operations.nodes.deployments import write_job_definitions
 from jobexec.retry import RetryPlan
 
@@ -42,28 +40,12 @@ def _of_node(process: Process, node: Node) -> Iterator[dict[str, Any]]:
     if node.trigger is Trigger.MESSAGE and node.event is not None and node.event.key is not None:
         yield _row(process, node, MESSAGE, RECEIVE, node.jobs)
     if node.work is not None and node.work.mode is Mode.OUTSIDE:
-        yield _of_function(process, node, inner)
+        batch = node.loop is not None and node.loop.batch
+        kind = JobKind.BATCH if batch else JobKind.RUN
+        yield _row(process, node, kind, f"{STEP}{node.work.handler}", inner, atomic=False)
     if node.work is not None and node.work.mode is Mode.EXTERNAL:
         topic = node.work.topic if isinstance(node.work.topic, str) else ""
         yield _row(process, node, JobKind.EXTERNAL, topic, inner, atomic=False)
-
-
-def _of_function(process: Process, node: Node, options: JobOptions) -> dict[str, Any]:
-    """What a model does not say, the declaration of the function does."""
-    assert node.work is not None
-    batch = node.loop is not None and node.loop.batch
-    row = _row(
-        process, node, JobKind.BATCH if batch else JobKind.RUN, f"{STEP}{node.work.handler}", options, atomic=False
-    )
-    function = registered(node.work.handler or "")
-    declared = function.definition() if isinstance(function, JobFunction) else {}
-    row["sensitive"] = declared.get("sensitive", [])
-    if options.category is None:
-        row["category"] = declared.get("category", row["category"])
-    if options.priority is None and process.priority is None:
-        row["priority"] = declared.get("priority", row["priority"])
-    row["retry_plan"] = row["retry_plan"] or declared.get("retry_plan", "")
-    return row
 
 
 def _row(

@@ -34,7 +34,7 @@ def unknown_names(process: Process) -> Iterator[Problem]:
     """The service tasks and listeners that a process names, and that are not registered in this process."""
     for node in process.nodes:
         work = node.work
-        if work is not None and work.handler is not None and not registry.is_known(work.handler):
+        if work is not None and work.handler is not None and registry.service(work.handler) is None:
             yield Problem(node.id, f"No service task {work.handler!r} is registered in this project.", node.line)
     for element in (process, *process.elements):
         for listener in element.listeners:

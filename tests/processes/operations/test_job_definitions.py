@@ -2,11 +2,12 @@
 
 import pytest
 
-from jobexec import job, operations
+from jobexec import operations
 from jobexec.models import JOB_TABLES, ExternalWorkerJob, Job, JobDefinition
 from jobexec.operations.external.settle import complete_external_job
 from jobexec.operations.manage.priority_overrides import apply_overrides
 from jobexec.processes.definition import InvalidProcess
+from jobexec.processes.handlers.registry import service_task
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.start import start
 from jobexec.testing import ManualExecutor
@@ -15,8 +16,8 @@ from tests.processes.support.bpmn import definitions
 pytest.importorskip("lxml")
 
 
-@job(name="tests.definitions.outside", priority=4, category="default", retries="R7/PT1M", sensitive=["pin"])
-def outside(pin=None):
+@service_task("tests.definitions.outside")
+def outside(context):
     pass
 
 
@@ -112,10 +113,7 @@ def test_what_they_say(alias):
     assert row("p#task#continue") == (7, "R5/PT1M", False, True, "default")
     assert row("p#wait#timer") == (2, "R5/PT1M", True, True, "default")
     assert row("p#ext#external") == (0, "R5/PT1M", True, False, "default")
-    assert row("p#out#run") == (2, "R5/PT1M", True, False, "default"), "as its jobs have it"
-    deploy(("p.bpmn", file().replace(b'camunda:jobPriority="2"', b"")), using=alias)
-    assert row("p#out#run") == (4, "R7/PT1M", True, False, "default"), "the function decides what the model leaves open"
-    assert JobDefinition.objects.using(alias).get(pk="p#out#run").sensitive == ["pin"]
+    assert row("p#out#run") == (2, "R5/PT1M", True, False, "default")
 
 
 def test_several_processes_and_later_versions(alias):

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import router
 
+from jobexec import clock
 from jobexec.exceptions import JobExecError
 from jobexec.management.jobs.output.outcome import operator
 from jobexec.operations import clean_up_history
@@ -22,7 +23,9 @@ from jobexec.processes.operations.check import check
 from jobexec.processes.operations.deploy import deploy, files_of_apps
 from jobexec.processes.operations.query import view_of
 from jobexec.processes.operations.start import start
-from jobexec.sensitive import hide
+from jobexec.processes.operations.why import shortened, why
+from jobexec.processes.store import definitions
+from jobexec.sensitive import HIDDEN, hide, is_sensitive
 
 from .. import changes
 
@@ -114,9 +117,13 @@ class Command(BaseCommand):
             self.stdout.write(
                 f"  job {job.pk} at {job.failed_activity_id}: {job._meta.verbose_name} {job.exception_message}"
             )
-        variables = row.final_variables or {each.name: each.value for each in view.variables}
-        for name, value in sorted(hide(variables).items()):
-            self.stdout.write(f"  {name} = {json.dumps(value, cls=DjangoJSONEncoder)[:200]}")
+        for name, value, element in view.values:
+            where = f" (at {element})" if element else ""
+            value = HIDDEN if is_sensitive(name) else hide(value)
+            self.stdout.write(f"  {name}{where} = {json.dumps(value, cls=DjangoJSONEncoder)[:200]}")
+        process = definitions.process(using, row.definition_id) if view.definition is not None else None
+        for reason in shortened(why(view, process, clock.now(using))):
+            self.stdout.write(f"  {reason.text}")
 
     def _cleanup(self, using: str, options: dict[str, Any]) -> None:
         self.stdout.write(f"{clean_up_history(using)} rows deleted.")
