@@ -42,7 +42,7 @@ def folder(tmp_path, monkeypatch, alias):
     return tmp_path / "processes"
 
 
-def test_what_the_latest_version_names_is_registered(alias, found):
+def test_what_the_latest_version_names_is_registered(alias, found, folder):
     with standing_in(PAY):
         deploy(("p.bpmn", process(SERVICE)), using=alias)
         assert found() == []

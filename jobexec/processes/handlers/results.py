@@ -43,7 +43,7 @@ def check_variables(variables: Mapping[str, Any]) -> None:
         check_json(name, value)
         size = _size(value)
         if size > most:
-            raise InvalidJob(f"{name}: expected at most {most:,} bytes of JSON (MAX_VALUE_SIZE), got {size:,}.")
+            raise InvalidJob(f"{name}: expected at most {most:,} bytes of JSON, got {size:,} (MAX_VALUE_SIZE).")
 
 
 def check_step(tokens: Tokens, changes: Changes) -> None:

@@ -64,7 +64,7 @@ def approval(alias):
     return lambda **variables: start("p", variables=variables, using=alias)
 
 
-TOO_LARGE = r"report: expected at most 1,000 bytes of JSON \(MAX_VALUE_SIZE\), got 2,002\."
+TOO_LARGE = r"report: expected at most 1,000 bytes of JSON, got 2,002 \(MAX_VALUE_SIZE\)\."
 REPORT = {"report": "x" * 2000}
 
 
