@@ -55,8 +55,6 @@ _RESERVED = frozenset(
         "deadline",
     ]
 )
-#: Variables with the arguments of steps that are known when the flow starts.
-CALLS = "calls"
 _LONGEST = 64
 
 
@@ -361,6 +359,7 @@ class Flow:
         """
         from ..handlers.results import check_variables
         from ..operations.flows import start_flow  # models load later than modules that describe flows
+        from ..store.definitions import CALLS
         from .compiling import compiled
 
         if self.instance is not None:

@@ -24,9 +24,9 @@ from ..definition import (
     Work,
     validate,
 )
-from ..store.definitions import FLOW
+from ..store.definitions import CALLS, FLOW
 from . import builder
-from .builder import CALLS, Choice, Edge, Element, Step, Wait
+from .builder import Choice, Edge, Element, Step, Wait
 from .durations import duration
 from .terms import Term, item, replaced
 
