@@ -150,6 +150,7 @@ class Settings:
     batch_category: str | None = field(default=None, metadata=_by(values.category))
     batch_priority: int = field(default=0, metadata=_by(values.integer(-1_000_000, 1_000_000)))
     result_ttl: timedelta | None = field(default=timedelta(days=7), metadata=_by(values.duration(none=True)))
+    arguments_max_size: int = field(default=1_048_576, metadata=_by(values.integer(values.SMALLEST_LIMIT, 2**30)))
     result_max_size: int = field(default=262_144, metadata=_by(values.integer(0, 2**30)))
     external_max_payload: int = field(default=4_000_000, metadata=_by(values.integer(1000, 2**30)))
     message_max_payload: int = field(default=65_536, metadata=_by(values.integer(0, 2**24)))

@@ -15,7 +15,7 @@ from jobexec.sensitive import HIDDEN
 
 from .calls import stored_columns
 from .function import JobFunction
-from .options import check_options, due_date, kept_for, now_of, to_columns
+from .options import check_options, due_date, kept_for, now_of, to_columns, unknown_option
 from .registry import get_handler
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class ExternalOptions(TypedDict, total=False):
     element_id: str
     exclusive: bool
     run_after: datetime | timedelta
-    delay: timedelta | float
+    delay: timedelta | float | str
     max_deliveries: int
     correlation_id: str
     deployment: str | None
@@ -124,8 +124,7 @@ def insert_external(
 def _check_names(options: Mapping[str, Any]) -> None:
     unknown = options.keys() - ExternalOptions.__annotations__.keys()
     if unknown:
-        known = ", ".join(sorted(ExternalOptions.__annotations__))
-        raise InvalidJob(f"Unknown option {min(unknown)!r}: expected one of {known}.")
+        raise unknown_option(min(unknown), ExternalOptions.__annotations__)
 
 
 def _database() -> str:

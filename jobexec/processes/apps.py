@@ -15,7 +15,9 @@ class ProcessesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Let executors find the handlers of steps."""
+        """Let executors find the handlers of steps, and the gateways the calls about processes."""
+        from .gateways import use
         from .handlers import steps
 
         steps.use()
+        use()

@@ -26,6 +26,10 @@ class NoFlowTaken(StepError):
     """No condition of the flows that leave an element holds, and it has no default."""
 
 
+class NoStart(StepError, ValueError):
+    """The process has no such start event, or none that waits for nothing."""
+
+
 class TooManyMoves(StepError):
     """An endless loop without a wait."""
 

@@ -10,7 +10,7 @@ from ..definition import Kind
 from . import arrivals, calls, cancel, compensation, errors, joins, tasks, triggers
 from .environment import Environment
 from .events import starts_by_event
-from .exceptions import BpmnError
+from .exceptions import BpmnError, NoStart
 from .inputs import (
     Cancelled,
     Completed,
@@ -86,7 +86,7 @@ def _start(moves: Moves, event: Start) -> bool:
     process = moves.process(instance)
     node = process.find(event.element) if event.element else process.start_event(None)
     if node is None or node.kind is not Kind.START_EVENT or node.parent is not None:
-        raise ValueError(f"{process.key}: there is no start event {event.element or 'without an event definition'}.")
+        raise NoStart(process.key, f"there is no start event {event.element or 'without an event definition'}.")
     for name, value in event.variables.items():
         moves.rows.set_local(instance, name, value)
     calls.start(moves, instance, node)

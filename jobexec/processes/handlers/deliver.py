@@ -12,22 +12,21 @@ from .starting import start_by_event
 from .stepping import proceed
 
 
-def deliver(using: str, subscription: UUID, variables: dict[str, Any], business_key: str = "") -> bool:
-    """A step of the instance that waits; False if it does not wait any more."""
+def deliver(using: str, subscription: UUID, variables: dict[str, Any], business_key: str = "") -> UUID | None:
+    """A step of the instance that waits, or the start of one; its id, or None if it does not wait any more."""
     row = EventSubscription.objects.using(using).filter(pk=subscription).first()
     if row is None:
-        return False
+        return None
     owner = row.owner_id
     if row.root_id is None or owner is None:
-        start_by_event(using, row, variables, business_key)
-        return True
+        return start_by_event(using, row, variables, business_key).pk
 
     def event(tokens: Any) -> Triggered | None:
         if row.pk not in tokens.subscriptions:
             return None
         return Triggered(owner, row.element_id, row.activity_id, payload_of(using, row, variables))
 
-    return proceed(using, row.root_id, event) is not None
+    return None if proceed(using, row.root_id, event) is None else row.instance_id
 
 
 def payload_of(using: str, row: EventSubscription, variables: dict[str, Any]) -> dict[str, Any]:

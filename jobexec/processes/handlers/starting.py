@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from jobexec import clock
 from jobexec.identifiers import uuid7
@@ -25,14 +26,18 @@ def start_instance(
     variables: dict[str, Any] | None = None,
     tenant_id: str = "",
     user: str = "",
+    awaited: UUID | None = None,
 ) -> ProcessInstance:
-    """Start an instance in the caller's transaction, and take its first step. Returns its row."""
+    """Start an instance in the caller's transaction, and take its first step. Returns its row.
+
+    ``awaited`` is the id that the instance gets, and under which its end is announced to the gateways.
+    """
     given = dict(variables or {})
     check_variables(given)
     if (initiator := _initiator(using, definition, element)) is not None:
         given[initiator] = user
     keep_time(using)
-    id = uuid7()
+    id = awaited or uuid7()
     origin = ProcessInstance(
         id=id,
         root_id=id,
@@ -42,6 +47,7 @@ def start_instance(
         tenant_id=tenant_id,
         start_time=clock.now(using),
         start_user=user,
+        awaited=awaited is not None,
     )
     origin._state.db = using
     begin(using, origin, Start(id, definition, element, business_key or None, given))

@@ -52,8 +52,11 @@ def proceed(using: str, root: UUID, event: Event | inputs.Input, *, savepoint: b
         return None if found is None else _take(using, origin, tokens, found)
 
 
-def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str, Any]) -> bool:
-    """Set variables of a scope of a running hierarchy, which no step overlaps; False if it has ended."""
+def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str, Any], *, local: bool = False) -> bool:
+    """Set variables that a scope of a running hierarchy sees, which no step overlaps; False if it has ended.
+
+    ``local``: set them in this very scope, also if they are found in one around it.
+    """
     keep_time(using)
     with atomic(using):
         origin = load.locked(using, root)
@@ -63,8 +66,9 @@ def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str
         place = tokens.find(scope)
         if place is None:
             return False
+        put = tokens.set_local if local else tokens.set
         for name, value in variables.items():
-            tokens.set(place, name, value)
+            put(place, name, value)
         Flush(using, origin, tokens, tokens.collect(), clock.now(using)).write()
     return True
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -15,6 +17,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidRetryPlan
 from jobexec.operations.audit import audited, note
+from jobexec.operations.history.keys import next_keys
 from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.server_time import keep_time
 from jobexec.retry import RetryPlan
@@ -42,9 +45,26 @@ def deploy(
     A file whose content is that of the latest deployment of its processes makes no version. What is wrong with any of
     the files raises InvalidProcess, with the id and the line of each element, and nothing is deployed.
     """
+    database = using or router.db_for_write(ProcessDefinition)
+    made = deployed(database, *files, name=name, source=source, tenant_id=tenant_id, user=user)
+    return [each.definition for each in made if each.is_new]
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A process of a deployed file; without ``is_new`` its latest version came from a file of the same content."""
+
+    file: str
+    definition: ProcessDefinition
+    is_new: bool
+
+
+def deployed(
+    using: str, *files: File, name: str = "", source: str = "", tenant_id: str = "", user: str = ""
+) -> list[Deployed]:
+    """:func:`deploy`, without an audit; returns what each process of the files is now."""
     from ..xml import read  # needs lxml, which only those who deploy files have
 
-    database = using or router.db_for_write(ProcessDefinition)
     given = [_content(file) for file in files]
     models, problems = [], []
     for file, content in given:
@@ -58,13 +78,25 @@ def deploy(
         models.append((file, content, executable))
     if problems:
         raise InvalidProcess(problems)
-    keep_time(database)
-    with atomic(database):
-        changed = [each for each in models if _is_new(database, tenant_id, *each)]
-        made = _write(database, changed, name, source, tenant_id, user) if changed else []
+    keep_time(using)
+    with atomic(using):
+        news = [_is_new(using, tenant_id, *each) for each in models]
+        changed = list(compress(models, news))
+        made = _write(using, changed, name, source, tenant_id, user) if changed else []
         if made:
-            note(database, "processdeployment", made[0].deployment_id, new={"files": [file for file, *_ in changed]})
-        return made
+            subject = "processdeployment", made[0].deployment_id
+            note(using, *subject, new={"files": [file for file, *_ in changed]}, tenant=tenant_id)
+        new = iter(made)
+        return [
+            Deployed(file, next(new) if is_new else _latest(using, tenant_id, process), is_new)
+            for (file, _, processes), is_new in zip(models, news, strict=True)
+            for process in processes
+        ]
+
+
+def _latest(using: str, tenant: str, process: Process) -> ProcessDefinition:
+    rows = ProcessDefinition.objects.using(using).filter(key=process.key, tenant_id=tenant, version__isnull=False)
+    return rows.order_by("-version")[0]
 
 
 def _content(file: File) -> tuple[str, bytes]:
@@ -84,7 +116,7 @@ def _unknown(process: Process) -> Iterator[Problem]:
         yield Problem(process.key, f"The id of a process has at most {_LONGEST_KEY} characters here.", process.line)
     for node in process.nodes:
         work = node.work
-        if work is not None and work.handler is not None and not registry.is_known(work.handler):
+        if work is not None and work.handler is not None and registry.service(work.handler) is None:
             yield Problem(node.id, f"No service task {work.handler!r} is registered in this project.", node.line)
     for element in (process, *process.elements):
         for listener in element.listeners:
@@ -163,7 +195,10 @@ def _write(
     user: str,
 ) -> list[ProcessDefinition]:
     now = clock.now(using)
-    deployment = ProcessDeployment(name=name, source=source, tenant_id=tenant, deploy_user=user, deploy_time=now)
+    (key,) = next_keys(using, 1)
+    deployment = ProcessDeployment(
+        key=key, name=name, source=source, tenant_id=tenant, deploy_user=user, deploy_time=now
+    )
     deployment.save(using=using, force_insert=True)
     made = []
     for file, content, processes in models:
@@ -182,12 +217,14 @@ def _write(
 
 def _version(using: str, process: Process, deployment: ProcessDeployment, resource: UUID) -> ProcessDefinition:
     """The next version. Of two that deploy one key together, the second waits for the first, and counts after it."""
+    (number,) = next_keys(using, 1)
     for attempt in range(3):
         rows = ProcessDefinition.objects.using(using).filter(key=process.key, tenant_id=deployment.tenant_id)
         version = (rows.aggregate(last=Max("version"))["last"] or 0) + 1
         row = ProcessDefinition(
             id=f"{process.key}:{version}:{uuid4().hex[:12]}",
             key=process.key,
+            number=number,
             version=version,
             version_tag=process.version_tag or "",
             name=process.name or "",

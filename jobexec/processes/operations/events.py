@@ -38,16 +38,35 @@ def correlate(
     MismatchingMessageCorrelationException); then nothing has happened.
     """
     database = using or router.db_for_write(ProcessInstance)
+    found = correlated(
+        database, message, key=key, business_key=business_key, instance=instance, variables=variables, all=all,
+        tenant_id=tenant_id,
+    )  # fmt: skip
+    return len(found)
+
+
+def correlated(
+    using: str,
+    message: str,
+    *,
+    key: str | None,
+    business_key: str | None,
+    instance: UUID | None,
+    variables: Mapping[str, Any] | None,
+    all: bool,
+    tenant_id: str,
+) -> list[UUID]:
+    """:func:`correlate`; returns the ids of the instances."""
     given = dict(variables or {})
     check_variables(given)
-    rows = EventSubscription.objects.using(database).filter(
+    rows = EventSubscription.objects.using(using).filter(
         kind=SubscriptionKind.MESSAGE.value, name=message, tenant_id=tenant_id
     )
-    found = list(_fitting(database, rows, key, business_key, instance).values_list("pk", flat=True))
+    found = list(_fitting(using, rows, key, business_key, instance).values_list("pk", flat=True))
     if not all and len(found) != 1:
         raise MismatchingMessage(f"The message {message!r} must fit one that waits for it; {len(found)} do.")
-    with atomic(database):
-        delivered = sum(deliver(database, pk, given, business_key=business_key or "") for pk in found)
+    with atomic(using):
+        delivered = [id for pk in found if (id := deliver(using, pk, given, business_key=business_key or ""))]
     if not all and not delivered:
         raise MismatchingMessage(f"The message {message!r} fits none that still waits for it.")
     return delivered

@@ -23,13 +23,13 @@ TASK = "usertask"
 
 
 @audited
-def claim(task: Task, user: Any, *, using: str | None = None) -> UserTask:
-    """Make a user the assignee. Raises TaskOver if it is done, or another user has it."""
+def claim(task: Task, user: Any, *, override: bool = False, using: str | None = None) -> UserTask:
+    """Make a user the assignee, with ``override`` also instead of another. Raises TaskOver if it is done, or taken."""
     database, id = _which(task, using)
     name = _name(user)
     with atomic(database):
         row = lock_rows(UserTask.objects.using(database).filter(pk=id)).first()
-        if row is not None and row.assignee in ("", name):
+        if row is not None and (override or row.assignee in ("", name)):
             row.assignee = name
             row.save(update_fields=["assignee"])
             note(database, TASK, id, new={"assignee": name}, tenant=row.tenant_id)

@@ -13,6 +13,8 @@ from ..models import ProcessDefinition
 
 #: The property of a definition that was written in Python.
 FLOW = "flow"
+#: The variable of a flow with the arguments of its steps that are known when it starts.
+CALLS = "calls"
 #: Definitions that a process keeps.
 _KEPT = 1_000
 
@@ -22,6 +24,13 @@ def process(using: str, id: str) -> Process:
     """The definition with this id; its row never changes. Raises ProcessDefinition.DoesNotExist."""
     found = ProcessDefinition.objects.using(using).values_list("model", flat=True).get(pk=id)
     return from_json(json.loads(found))
+
+
+@lru_cache(maxsize=_KEPT)
+def number(using: str, id: str) -> tuple[int | None, int | None]:
+    """The number and the version of a definition; None for the shape of a flow."""
+    row: Any = ProcessDefinition.objects.using(using).filter(pk=id).values_list("number", "version").first()
+    return row or (None, None)
 
 
 def latest(using: str, key: str, tenant: str = "") -> ProcessDefinition:
