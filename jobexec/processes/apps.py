@@ -15,9 +15,13 @@ class ProcessesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Let executors find the handlers of steps, and the gateways the calls about processes."""
+        """Let executors find the handlers of steps, published messages start processes, and the gateways know them."""
+        from jobexec.operations.messages.publish import add_receiver
+
         from .gateways import use
         from .handlers import steps
+        from .handlers.signals import start_by_message
 
         steps.use()
+        add_receiver(start_by_message)
         use()

@@ -37,6 +37,7 @@ def deploy(
     *,
     tenant_id: str = "",
     name: str = "",
+    user: str = "",
     caller: Caller,
 ) -> list[Deployed]:
     """Deploy BPMN files: all of them, or none. Raises InvalidJob and InvalidProcess."""
@@ -50,7 +51,7 @@ def deploy(
         if not file.lower().endswith(_ENDINGS):
             raise InvalidJob(f"{file}: expected a BPMN file, whose name ends in {' or '.join(_ENDINGS)}.")
     check_storable("name", name)
-    return deployed(using, *files, name=name[:255], source="gateway", tenant_id=tenant_id, user=caller.name)
+    return deployed(using, *files, name=name[:255], source="gateway", tenant_id=tenant_id, user=user)
 
 
 @audited
@@ -61,7 +62,7 @@ def start_process(
     *,
     business_key: str = "",
     awaited: UUID | None = None,
-    caller: Caller,
+    user: str = "",
 ) -> ProcessInstance:
     """Start an instance, in the tenant of its definition."""
     if len(business_key) > _MOST_KEY:
@@ -73,7 +74,7 @@ def start_process(
             definition,
             business_key=business_key,
             variables=variables,
-            user=caller.name,
+            user=user,
             awaited=awaited,
         )
         told = {"definition": definition.pk, "business_key": business_key}
