@@ -70,7 +70,7 @@ class ProcessCalls:
     ) -> tuple[int, list[Deployed]]:
         with acting(operator(client, context)):
             made = await self.call_context.once(
-                verbs.deploy, files, tenant_id=tenant, caller=client.caller, user=client.user_name
+                verbs.deploy_files, files, tenant_id=tenant, caller=client.caller, user=client.user_name
             )
             key = await self.call_context.finish(found.deployment_key, made)
         auth.audit(client, "DeployResource", ", ".join(name for name, _ in files))
@@ -164,7 +164,8 @@ def _cancel(using: str, key: int, caller: Caller) -> None:
 
 
 def _set_variables(using: str, key: int, given: Mapping[str, Any], local: bool, caller: Caller) -> int:
-    return verbs.set_variables(using, found.scope(using, caller, key), given, local=local)
+    scope = found.scope(using, caller, key)
+    return verbs.set_variables(using, scope.instance, given, scope=scope, local=local)
 
 
 def _seconds(request: pb.CreateProcessInstanceWithResultRequest, context: Any) -> float:

@@ -13,6 +13,7 @@ from jobexec.operations.enqueue.create import create_jobs
 
 from ..engine.rows import Signal, SubscriptionKind
 from ..models import EventSubscription
+from ..store.columns import key_of
 
 #: Delivers a signal to one receiver.
 DELIVER = "jobexec.processes.deliver"
@@ -51,6 +52,7 @@ def deliver_later(using: str, tenant: str, receivers: QuerySet[EventSubscription
                     },
                     "process_instance_id": str(instance or ""),
                     "process_definition_id": definition,
+                    "process_definition_key": key_of(definition),
                     "tenant_id": tenant,
                     "atomic": True,
                 }

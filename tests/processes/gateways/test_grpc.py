@@ -386,6 +386,8 @@ class TestPolicy:
     def test_it_refuses(self, gateway):
         failed(lambda: deployed(gateway), Code.PERMISSION_DENIED)
         assert not ProcessDefinition.objects.using(gateway.alias).exists()
+        row = AuditLog.objects.using(gateway.alias).get()
+        assert (row.verb, row.object_id, row.via) == ("deploy", "order.bpmn", "gRPC")
 
 
 def test_without_the_app_there_are_no_such_calls(served, monkeypatch):

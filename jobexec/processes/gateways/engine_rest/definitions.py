@@ -55,7 +55,7 @@ def create_deployment(request: HttpRequest) -> HttpResponse:
         given = request.POST
     except (MultiPartParserError, SuspiciousOperation) as error:
         raise invalid(f"The body: expected a form with files: {error}.") from error
-    made = verbs.deploy(
+    made = verbs.deploy_files(
         database(),
         [(name, file.read()) for name, file in files],
         tenant_id=given.get("tenant-id", ""),

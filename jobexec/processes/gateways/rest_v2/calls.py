@@ -59,7 +59,7 @@ def deployment(request: HttpRequest) -> HttpResponse:
     except (MultiPartParserError, SuspiciousOperation) as error:
         raise Refused(INVALID_ARGUMENT, f"The body: expected a form with files: {error}.") from error
     contents = [(name, file.read()) for name, file in files]
-    made = verbs.deploy(
+    made = verbs.deploy_files(
         database(), contents, tenant_id=tenant, caller=caller_of(request), user=client_of(request).user_name
     )
     return json_answer(DEPLOYMENT.of(found.deployment_key(database(), made), tenant, made))
@@ -208,7 +208,7 @@ _VARIABLES = Request("SetVariableRequest", variables=required(OBJECT), local=opt
 def variables(request: HttpRequest, body: Mapping[str, Any], element_instance_key: int) -> HttpResponse:
     """PUT /element-instances/{elementInstanceKey}/variables: of an instance, a user task or a job's element."""
     scope = found.scope(database(), caller_of(request), element_instance_key)
-    verbs.set_variables(database(), scope, body["variables"], local=body["local"])
+    verbs.set_variables(database(), scope.instance, body["variables"], scope=scope, local=body["local"])
     return nothing()
 
 
