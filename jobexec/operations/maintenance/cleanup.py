@@ -19,6 +19,7 @@ from jobexec.models import (
     BatchFailure,
     BatchPart,
     BatchTally,
+    BlockedJob,
     DeadLetterJob,
     FailureGroup,
     Incident,
@@ -170,7 +171,10 @@ def _expired(using: str) -> Iterator[Rows]:
     if settings.audit_log_time_to_live is not None:
         moment = clock.now(using) - settings.audit_log_time_to_live
         yield AuditLog.objects.using(using).filter(timestamp__lt=moment).order_by("timestamp")
-    kept = Message.objects.using(using).filter(expiration_time__lt=clock.now(using), delivery_time=None)
+    # A job at which nobody has looked since may have begun to wait while the message was kept.
+    unseen = BlockedJob.objects.using(using).filter(next_look__lt=now).order_by("next_look")
+    until = unseen.values_list("next_look", flat=True).first() or now
+    kept = Message.objects.using(using).filter(expiration_time__lt=until, delivery_time=None)
     yield kept.order_by("expiration_time")
     # Children that ended after their batch was deleted.
     owner = Batch.objects.using(using).filter(pk=OuterRef("batch_id"))

@@ -24,9 +24,9 @@ from ..definition import (
     Work,
     validate,
 )
-from ..store.definitions import FLOW
+from ..store.definitions import CALLS, FLOW
 from . import builder
-from .builder import CALLS, Choice, Edge, Element, Step, Wait
+from .builder import Choice, Edge, Element, Step, Wait
 from .durations import duration
 from .terms import Term, item, replaced
 
@@ -67,7 +67,10 @@ class _Shape:
         self.values: dict[str, list[Any]] = {}
         self._uses = Counter(edge for each in flow.elements for edge in each.after)
         self._add("start", Kind.START_EVENT)
+        known: set[Element] = set()
         for element in flow.elements:
+            _check_order(element, known)
+            known.add(element)
             self._add_element(element)
         if flow.deadline is not None:
             self._add_deadline(flow)
@@ -246,6 +249,14 @@ class _Shape:
 
 
 _RETURNED = "returned"
+
+
+def _check_order(element: Element, known: set[Element]) -> None:
+    """Whoever changes ``after`` of an element that exists could make a circle, which no token would ever enter."""
+    for edge in element.after:
+        if edge.element not in known:
+            message = f"after: {edge.element.id!r} does not come before it: a flow has no cycles."
+            raise InvalidProcess([Problem(element.id, message)])
 
 
 def _has_terms(value: Value) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from inspect import iscoroutinefunction
 from typing import Any
 from uuid import UUID
+
+from asgiref.sync import async_to_sync
 
 from jobexec import clock
 from jobexec.handlers.context import current_job
@@ -48,11 +51,7 @@ class StepEnvironment:
         if isinstance(found, JobFunction):
             args, kwargs = call.arguments["args"], call.arguments["kwargs"]
             return found.function(*([current_job()] if found.takes_context else []), *args, **kwargs)
-        context = TaskContext(call)
-        result = found(context)
-        if call.work.result_variable is not None:
-            return result
-        return {**context.variables.changed, **result} if isinstance(result, Mapping) else context.variables.changed
+        return run_service(found, call)
 
     def notify(self, notice: Notice) -> None:
         if notice.listener.handler is not None:
@@ -71,6 +70,15 @@ class StepEnvironment:
 
     def now(self) -> datetime:
         return clock.now(self.using)
+
+
+def run_service(function: Callable[..., Any], call: HandlerCall) -> Any:
+    """Call a function of ``@service_task``. Returns the value of its result variable, or else several variables."""
+    context = TaskContext(call)
+    result = async_to_sync(function)(context) if iscoroutinefunction(function) else function(context)
+    if call.work.result_variable is not None:
+        return result
+    return {**context.variables.changed, **result} if isinstance(result, Mapping) else context.variables.changed
 
 
 class Lenient(Mapping[str, Any]):

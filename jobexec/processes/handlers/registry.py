@@ -78,6 +78,6 @@ def functions() -> dict[str, Callable[..., Any]]:
     return _functions
 
 
-def is_known(name: str) -> bool:
-    """Whether a model can name this service task."""
-    return name in _services or isinstance(registered(name), JobFunction)
+def service(name: str) -> Callable[..., Any] | None:
+    """The function of ``@service_task`` with this name, which alone a file can name; None if there is none."""
+    return _services.get(name)

@@ -7,7 +7,7 @@ process is killed before that, the function runs again; after it, the job finds 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,11 +18,16 @@ from jobexec.handlers.function import JobFunction
 from jobexec.handlers.registry import add_resolver, registered
 from jobexec.operations.sql.errors import is_conflict
 
+from ..engine.environment import HandlerCall
 from ..engine.exceptions import BpmnError
 from ..engine.inputs import ErrorThrown, JobDone, JobFailed
+from ..engine.rows import Token
 from ..models import Execution, ProcessInstance
+from ..store import definitions, load
 from ..store.jobs import STEP
 from . import results
+from .environment import run_service
+from .registry import service
 from .stepping import proceed
 
 
@@ -106,8 +111,27 @@ def resolve(name: str) -> JobHandler | None:
     """The handler of a step, for jobexec's registry."""
     if not name.startswith(STEP):
         return None
-    function = registered(name[len(STEP) :])
-    return StepFunction(function) if isinstance(function, JobFunction) else None
+    named = name[len(STEP) :]
+    function = registered(named)
+    if isinstance(function, JobFunction):
+        return StepFunction(function)
+    task = service(named)
+    return None if task is None else StepFunction(_service_step(named, task))
+
+
+def _service_step(name: str, task: Callable[..., Any]) -> JobFunction[..., Any]:
+    """A service task that a file puts outside of the step, as a job function: its variables are read without a lock."""
+
+    def run(context: JobContext, root: str, token: str, arguments: Any = None) -> Any:
+        tokens = load.load(context.using, UUID(root))
+        place = tokens.find(UUID(token))
+        if not isinstance(place, Token):
+            return None  # it has gone on meanwhile; so its result is not taken
+        node = definitions.process(context.using, tokens.instance(place).definition).node(place.element)
+        assert node.work is not None
+        return run_service(task, HandlerCall(node, node.work, arguments, tokens.scope(place)))
+
+    return JobFunction(run, name, (), True, {})
 
 
 def use() -> None:

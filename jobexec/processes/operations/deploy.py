@@ -116,7 +116,7 @@ def _unknown(process: Process) -> Iterator[Problem]:
         yield Problem(process.key, f"The id of a process has at most {_LONGEST_KEY} characters here.", process.line)
     for node in process.nodes:
         work = node.work
-        if work is not None and work.handler is not None and not registry.is_known(work.handler):
+        if work is not None and work.handler is not None and registry.service(work.handler) is None:
             yield Problem(node.id, f"No service task {work.handler!r} is registered in this project.", node.line)
     for element in (process, *process.elements):
         for listener in element.listeners:

@@ -13,6 +13,8 @@ from ..models import ProcessDefinition
 
 #: The property of a definition that was written in Python.
 FLOW = "flow"
+#: The variable of a flow with the arguments of its steps that are known when it starts.
+CALLS = "calls"
 #: Definitions that a process keeps.
 _KEPT = 1_000
 

@@ -135,9 +135,12 @@ class JobWriter:
         return columns | {"exclusive": job.exclusive} | self._options(job)
 
     def _configuration(self, job: rows.Job, repeat: str) -> dict[str, Any]:
-        if job.kind not in _HANDLERS:
-            return dict(job.payload["arguments"])
         kwargs: dict[str, Any] = {"root": str(self.origin.root_id)}
+        if job.kind not in _HANDLERS:
+            arguments = job.payload["arguments"]
+            if registered(job.payload["handler"]) is not None:  # a step of a flow: the call of its function
+                return dict(arguments)
+            return {"args": [], "kwargs": kwargs | {"token": str(job.owner), "arguments": arguments}}
         if job.kind is JobKind.CONTINUE:
             return {"args": [], "kwargs": kwargs | {"token": str(job.owner)}}
         kwargs |= {"owner": str(job.owner), "element": job.element, "repeat": repeat}

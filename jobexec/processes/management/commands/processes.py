@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import router
 
+from jobexec import clock
 from jobexec.exceptions import JobExecError
 from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.models import ProcessDefinition, ProcessInstance
@@ -20,6 +21,8 @@ from jobexec.processes.operations.check import check
 from jobexec.processes.operations.instances import cancel
 from jobexec.processes.operations.query import view_of
 from jobexec.processes.operations.start import start
+from jobexec.processes.operations.why import shortened, why
+from jobexec.processes.store import definitions
 
 
 class Command(BaseCommand):
@@ -115,9 +118,12 @@ class Command(BaseCommand):
             self.stdout.write(
                 f"  job {job.pk} at {job.failed_activity_id}: {job._meta.verbose_name} {job.exception_message}"
             )
-        variables = row.final_variables or {each.name: each.value for each in view.variables}
-        for name, value in sorted(variables.items()):
-            self.stdout.write(f"  {name} = {json.dumps(value, cls=DjangoJSONEncoder)[:200]}")
+        for name, value, element in view.values:
+            where = f" (at {element})" if element else ""
+            self.stdout.write(f"  {name}{where} = {json.dumps(value, cls=DjangoJSONEncoder)[:200]}")
+        process = definitions.process(using, row.definition_id) if view.definition is not None else None
+        for reason in shortened(why(view, process, clock.now(using))):
+            self.stdout.write(f"  {reason.text}")
 
     def _cancel(self, using: str, options: dict[str, Any]) -> None:
         cancel(_id(options["instance"]), options["reason"], using=using)
