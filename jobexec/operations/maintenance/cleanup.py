@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, TypeAlias
@@ -43,6 +43,19 @@ logger = logging.getLogger("jobexec.cleanup")
 FORCE_AFTER = timedelta(minutes=2)
 
 Rows: TypeAlias = QuerySet[Any, Any]
+#: Yields the rows of a database that are to be deleted at a moment: of one table each, ordered by one indexed column.
+Expired: TypeAlias = Callable[[str, datetime], Iterator[Rows]]
+
+_of_others: list[Expired] = []
+
+
+def add_to_cleanup(expired: Expired) -> None:
+    """Let the cleanup delete the rows of another app, too, in its pages and under its lock; a second call is ignored.
+
+    The rows of a queryset are deleted before the next one is asked for.
+    """
+    if expired not in _of_others:
+        _of_others.append(expired)
 
 
 def clean_up_history(using: str = "default") -> int:
@@ -179,6 +192,8 @@ def _expired(using: str) -> Iterator[Rows]:
     # Children that ended after their batch was deleted.
     owner = Batch.objects.using(using).filter(pk=OuterRef("batch_id"))
     yield BatchTally.objects.using(using).filter(~Exists(owner)).order_by("pk")
+    for expired in _of_others:
+        yield from expired(using, now)
 
 
 def _results(using: str) -> Rows:

@@ -48,3 +48,7 @@ class NoName(StepError):
 
 class BadLoop(StepError):
     """The cardinality is no number, or the collection no list."""
+
+
+class BadChange(StepError):
+    """What an operator wants to change by hand does not fit the process, or where its instance stands."""

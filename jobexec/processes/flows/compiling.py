@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..definition import (
+    TERMINATES,
     Event,
     Expression,
     Flow,
@@ -200,7 +201,8 @@ class _Shape:
         except ValueError as error:
             raise InvalidProcess([Problem("deadline", str(error))]) from None
         add = partial(self._add, parent="deadline")
-        self._add("deadline", Kind.SUB_PROCESS, by_event=True)
+        told = {TERMINATES: "The deadline has passed."}
+        self._add("deadline", Kind.SUB_PROCESS, by_event=True, properties=told)
         add("deadline.passed", Kind.START_EVENT, event=Event(Trigger.TIMER, timer=TimerKind.DURATION, when=when))
         add("deadline.undo", Kind.THROW_EVENT, event=Event(Trigger.COMPENSATION))
         add("deadline.end", Kind.END_EVENT, event=Event(Trigger.TERMINATE))

@@ -19,6 +19,7 @@ from ..definition import Expression, Process
 from ..engine.environment import Called, HandlerCall, Notice, Scope
 from ..expressions import EvaluationContext, parse
 from ..store import definitions
+from ..store.suspensions import refuse_start
 from .context import ListenerContext, TaskContext
 from .registry import find_listener, find_service, functions
 
@@ -45,7 +46,7 @@ class StepEnvironment:
         return EvaluationContext(functions=functions(), objects={"execution": execution}, now=self.now)
 
     def call(self, call: HandlerCall) -> Any:
-        """Run a handler within the step. Of what it changes, a result that is no mapping counts alone."""
+        """Run a handler within the step. What it returns is set after the variables that it has changed."""
         assert call.work.handler is not None
         found = find_service(call.work.handler)
         if isinstance(found, JobFunction):
@@ -63,7 +64,9 @@ class StepEnvironment:
         return definitions.process(self.using, definition)
 
     def resolve(self, called: Called) -> str:
-        return definitions.resolve(self.using, self.tenant, called)
+        found = definitions.resolve(self.using, self.tenant, called)
+        refuse_start(self.using, found, self.tenant)
+        return found
 
     def new_id(self) -> UUID:
         return uuid7()
@@ -73,12 +76,11 @@ class StepEnvironment:
 
 
 def run_service(function: Callable[..., Any], call: HandlerCall) -> Any:
-    """Call a function of ``@service_task``. Returns the value of its result variable, or else several variables."""
+    """Call a function of ``@service_task``; what it sets goes into ``call.changed``. Returns what it returns."""
     context = TaskContext(call)
     result = async_to_sync(function)(context) if iscoroutinefunction(function) else function(context)
-    if call.work.result_variable is not None:
-        return result
-    return {**context.variables.changed, **result} if isinstance(result, Mapping) else context.variables.changed
+    call.changed.update(context.variables.changed)
+    return result
 
 
 class Lenient(Mapping[str, Any]):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound
@@ -47,6 +48,21 @@ def _registering(table: dict[str, Callable[..., Any]], kind: str, names: Sequenc
         return function
 
     return register
+
+
+@contextmanager
+def standing_in(services: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
+    """Within the block, these functions are the service tasks of their names, for tests."""
+    before = dict(_services)
+    _services.update(services)
+    try:
+        yield
+    finally:
+        for name in services:
+            if name in before:
+                _services[name] = before[name]
+            else:
+                _services.pop(name, None)
 
 
 def find_service(name: str) -> Callable[..., Any] | JobFunction[..., Any]:

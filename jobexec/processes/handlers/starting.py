@@ -9,10 +9,11 @@ from jobexec import clock
 from jobexec.identifiers import uuid7
 from jobexec.operations.sql.server_time import keep_time
 
-from ..engine.inputs import Start
+from ..engine.inputs import Command, Start
 from ..models import EventSubscription, ProcessInstance
 from ..store import definitions
 from ..store.columns import key_of
+from ..store.suspensions import refuse_start
 from .results import check_variables
 from .stepping import begin
 
@@ -27,16 +28,19 @@ def start_instance(
     tenant_id: str = "",
     user: str = "",
     awaited: UUID | None = None,
+    commands: tuple[Command, ...] = (),
 ) -> ProcessInstance:
     """Start an instance in the caller's transaction, and take its first step. Returns its row.
 
-    ``awaited`` is the id that the instance gets, and under which its end is announced to the gateways.
+    ``awaited`` is the id that the instance gets, and under which its end is announced to the gateways. With
+    ``commands`` it begins where these say, instead of at a start event.
     """
     given = dict(variables or {})
     check_variables(given)
-    if (initiator := _initiator(using, definition, element)) is not None:
+    if not commands and (initiator := _initiator(using, definition, element)) is not None:
         given[initiator] = user
     keep_time(using)
+    refuse_start(using, definition, tenant_id)
     id = awaited or uuid7()
     origin = ProcessInstance(
         id=id,
@@ -50,7 +54,7 @@ def start_instance(
         awaited=awaited is not None,
     )
     origin._state.db = using
-    begin(using, origin, Start(id, definition, element, business_key or None, given))
+    begin(using, origin, Start(id, definition, element, business_key or None, given, commands))
     origin.refresh_from_db(using=using)
     return origin
 

@@ -21,6 +21,7 @@ from ..store.flush import Flush
 from ..store.incidents import IncidentWriter
 from ..store.jobs import JobWriter
 from .environment import StepEnvironment
+from .results import check_step
 from .signals import send_beyond
 
 #: What happens, made from the loaded rows; None if nothing is to happen.
@@ -69,7 +70,9 @@ def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str
         put = tokens.set_local if local else tokens.set
         for name, value in variables.items():
             put(place, name, value)
-        Flush(using, origin, tokens, tokens.collect(), clock.now(using)).write()
+        changes = tokens.collect()
+        check_step(tokens, changes)
+        Flush(using, origin, tokens, changes, clock.now(using)).write()
     return True
 
 
@@ -77,6 +80,7 @@ def _take(using: str, origin: ProcessInstance, tokens: Tokens, event: inputs.Inp
     changes = step(tokens, event, StepEnvironment(using, origin.tenant_id))
     if not changes.accepted:
         return None
+    check_step(tokens, changes)
     now = clock.now(using)
     Flush(using, origin, tokens, changes, now).write()
     JobWriter(using, origin, tokens, now).write(changes)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from jobexec.exceptions import DoNotRetry, RetryAt, RetryIn, UnreadableJob
+from jobexec.exceptions import DoNotRetry, InvalidJob, RetryAt, RetryIn, UnreadableJob
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.function import JobFunction
@@ -73,8 +73,20 @@ class StepFunction:
             if is_last(context, error) and fails(context, token, error):
                 return None
             raise
-        proceed(context.using, token.root, JobDone(token.id, context.id, results.checked(result)))
+        outcome = result if isinstance(result, _Outcome) else _Outcome(result, {})
+        done = JobDone(token.id, context.id, results.checked(outcome.result), outcome.changed)
+        try:
+            proceed(context.using, token.root, done)
+        except InvalidJob as error:
+            raise results.not_kept(error) from error
         return None
+
+
+class _Outcome(NamedTuple):
+    """What a service task returns, and the variables that it has changed before."""
+
+    result: Any
+    changed: dict[str, Any]
 
 
 class _Waiting(NamedTuple):
@@ -129,7 +141,8 @@ def _service_step(name: str, task: Callable[..., Any]) -> JobFunction[..., Any]:
             return None  # it has gone on meanwhile; so its result is not taken
         node = definitions.process(context.using, tokens.instance(place).definition).node(place.element)
         assert node.work is not None
-        return run_service(task, HandlerCall(node, node.work, arguments, tokens.scope(place)))
+        call = HandlerCall(node, node.work, arguments, tokens.scope(place))
+        return _Outcome(run_service(task, call), call.changed)
 
     return JobFunction(run, name, (), True, {})
 

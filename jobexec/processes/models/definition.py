@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -75,6 +77,7 @@ class ProcessDefinition(models.Model):
         verbose_name = _("process definition")
         verbose_name_plural = _("process definitions")
         default_permissions = ("view", "delete")
+        permissions: ClassVar = [("suspend_processdefinition", _("Can suspend and activate process definitions"))]
         # The versions of flows are NULL, and NULLs differ from each other.
         constraints = (models.UniqueConstraint(fields=["tenant_id", "key", "version"], name="jobexec_procdef_version"),)
 

@@ -63,6 +63,9 @@ class ProcessInstance(models.Model):
             ("start_processinstance", _("Can start process instances")),
             ("cancel_processinstance", _("Can cancel process instances")),
             ("change_variables", _("Can change the variables of process instances")),
+            ("modify_processinstance", _("Can modify process instances")),
+            ("restart_processinstance", _("Can restart process instances")),
+            ("suspend_processinstance", _("Can suspend and activate process instances")),
         ]
         indexes = (
             models.Index(fields=["root_id"], name="jobexec_procinst_root"),

@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from django.apps import apps
 from django.db import IntegrityError, router
 from django.db.models import Max
 
 from jobexec import clock
 from jobexec.conf import get_settings
-from jobexec.exceptions import InvalidRetryPlan
 from jobexec.operations.audit import audited, note
 from jobexec.operations.history.keys import next_keys
 from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.server_time import keep_time
-from jobexec.retry import RetryPlan
 
-from ..definition import InvalidProcess, Problem, Process, TimerKind, Trigger, expressions_in, to_json
-from ..engine.exceptions import StepError
-from ..engine.rows import Timer
-from ..expressions import InvalidExpression, parse
-from ..handlers import registry
+from ..definition import InvalidProcess, Problem, Process, to_json
 from ..models import ProcessDefinition, ProcessDeployment, ProcessResource
 from ..store.starts import arm_starts
-from ..store.timers import first
+from .job_definitions import record
+from .verify import problems_of
 
 #: A file: its path, or its name and content.
 File = str | Path | tuple[str, bytes]
-_LONGEST_KEY = 200
 
 
 @audited
@@ -74,7 +69,7 @@ def deployed(
             problems += [_of_file(file, problem) for problem in error.problems]
             continue
         executable = [process for process in model.processes if process.executable]
-        problems += [_of_file(file, problem) for process in executable for problem in _unknown(process)]
+        problems += [_of_file(file, problem) for process in executable for problem in problems_of(process)]
         models.append((file, content, executable))
     if problems:
         raise InvalidProcess(problems)
@@ -99,6 +94,20 @@ def _latest(using: str, tenant: str, process: Process) -> ProcessDefinition:
     return rows.order_by("-version")[0]
 
 
+def files_of_apps() -> list[Path]:
+    """The files ``processes/*.bpmn`` of all apps."""
+    return [file for app in apps.get_app_configs() for file in sorted(Path(app.path, "processes").glob("*.bpmn"))]
+
+
+def is_deployed(using: str, file: Path, tenant_id: str = "") -> bool:
+    """Whether some deployment has a file of this content, or the file has no process to deploy."""
+    from ..xml import read
+
+    content = file.read_bytes()
+    executable = [process for process in read(content).processes if process.executable]
+    return not _is_new(using, tenant_id, file.name, content, executable)
+
+
 def _content(file: File) -> tuple[str, bytes]:
     if isinstance(file, tuple):
         return file
@@ -108,71 +117,6 @@ def _content(file: File) -> tuple[str, bytes]:
 
 def _of_file(file: str, problem: Problem) -> Problem:
     return Problem(f"{file}: {problem.element}", problem.message, problem.line)
-
-
-def _unknown(process: Process) -> Iterator[Problem]:
-    """What a process names and this project does not have."""
-    if len(process.key) > _LONGEST_KEY:
-        yield Problem(process.key, f"The id of a process has at most {_LONGEST_KEY} characters here.", process.line)
-    for node in process.nodes:
-        work = node.work
-        if work is not None and work.handler is not None and registry.service(work.handler) is None:
-            yield Problem(node.id, f"No service task {work.handler!r} is registered in this project.", node.line)
-    for element in (process, *process.elements):
-        for listener in element.listeners:
-            if listener.handler is not None and not registry.is_listener(listener.handler):
-                id = getattr(element, "id", process.key)
-                yield Problem(id, f"No listener {listener.handler!r} is registered in this project.", element.line)
-    yield from _wrong_expressions(process)
-    yield from _wrong_constants(process)
-
-
-def _wrong_constants(process: Process) -> Iterator[Problem]:
-    """Retry plans and times that are no expressions: what is wrong with them shows now, and not at night."""
-    for node in process.nodes:
-        options = (node.jobs, *((node.loop.jobs,) if node.loop else ()))
-        for plan in (each.retry_plan for each in options):
-            if isinstance(plan, str) and (message := _wrong_plan(plan)):
-                yield Problem(node.id, message, node.line)
-        event = node.event
-        if event is not None and event.trigger is Trigger.TIMER and isinstance(event.when, str):
-            try:
-                first(node.id, Timer(event.timer or TimerKind.DURATION, event.when, repeats=False), clock.now())
-            except StepError as error:
-                yield Problem(node.id, error.message, node.line)
-    if isinstance(process.retry_plan, str) and (message := _wrong_plan(process.retry_plan)):
-        yield Problem(process.key, message, process.line)
-
-
-def _wrong_plan(plan: str) -> str:
-    try:
-        RetryPlan.parse(plan)
-    except InvalidRetryPlan as error:
-        return f"failedJobRetryTimeCycle: {error}"
-    return ""
-
-
-def _wrong_expressions(process: Process) -> Iterator[Problem]:
-    known = registry.functions()
-    for element in process.elements:
-        for expression in expressions_in(_values(element)):
-            try:
-                parsed = parse(expression.text, expression.language.value)
-            except InvalidExpression as error:
-                yield Problem(element.id, str(error), element.line)
-                continue
-            for name in sorted(parsed.functions - known.keys()):
-                message = f"No function {name!r} is registered in this project (in {expression.text})."
-                yield Problem(element.id, message, element.line)
-
-
-def _values(part: object) -> list[object]:
-    """All values in the parts of an element."""
-    if isinstance(part, tuple | list):
-        return [value for item in part for value in _values(item)]
-    if hasattr(part, "__dataclass_fields__") and not hasattr(part, "language"):
-        return [value for name in part.__dataclass_fields__ for value in _values(getattr(part, name))]
-    return [part]
 
 
 def _is_new(using: str, tenant: str, file: str, content: bytes, processes: list[Process]) -> bool:
@@ -211,6 +155,7 @@ def _write(
         resource.save(using=using, force_insert=True)
         made += [_version(using, process, deployment, resource.pk) for process in processes]
     for row, process in zip(made, [each for *_, found in models for each in found], strict=True):
+        record(using, process)
         arm_starts(using, row, process)
     return made
 

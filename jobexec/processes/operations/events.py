@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import router
+from django.db import router, transaction
 from django.db.models import QuerySet
-
-from jobexec.operations.sql.locks import atomic
 
 from ..engine.rows import Signal, SubscriptionKind
 from ..exceptions import MismatchingMessage
@@ -65,8 +63,9 @@ def correlated(
     found = list(_fitting(using, rows, key, business_key, instance).values_list("pk", flat=True))
     if not all and len(found) != 1:
         raise MismatchingMessage(f"The message {message!r} must fit one that waits for it; {len(found)} do.")
-    with atomic(using):
-        delivered = [id for pk in found if (id := deliver(using, pk, given, business_key=business_key or ""))]
+    with transaction.atomic(using=using):  # what one of them refuses, the caller's transaction survives
+        answers = [deliver(using, pk, given, business_key=business_key or "", by_job=False) for pk in found]
+        delivered = [id for id in answers if id is not None]
     if not all and not delivered:
         raise MismatchingMessage(f"The message {message!r} fits none that still waits for it.")
     return delivered

@@ -57,8 +57,13 @@ def _found(using: str, key: str, tenant: str, which: dict[str, Any], told: str) 
     # The tenant's own comes first; '' sorts before every name.
     found = rows.filter(tenant_id__in={tenant, ""}).order_by("-tenant_id", "-version").first()
     if found is None:
-        raise UnknownProcess(f"No process {key!r} is deployed{told}.")
+        raise unknown(key, told)
     return found
+
+
+def unknown(key: str, told: str = "") -> UnknownProcess:
+    """The error for a key under which there is nothing."""
+    return UnknownProcess(f"No process {key!r} is deployed{told}.")
 
 
 @lru_cache(maxsize=_KEPT)

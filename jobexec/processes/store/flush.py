@@ -25,9 +25,9 @@ from ..models import (
     Variable,
 )
 from .columns import key_of
+from .history import ended
 
 _MOVED = ("element_id", "flow_id", "state", "activity_id", "entered_at", "job_id", "called_instance_id", "data")
-_ENDED = ("state", "end_time", "end_element", "delete_reason", "final_variables")
 #: Rows of one statement.
 _PAGE = 500
 #: What precedes the id of an instance in the notification of its end.
@@ -51,8 +51,8 @@ class Flush:
 
     def _delete(self) -> None:
         changes, using = self.changes, self.using
-        ended = [row.id for row in changes.changed_instances if row.state not in rows.RUNNING]
-        owners = [*changes.gone_tokens, *ended]
+        over = [row.id for row in changes.changed_instances if row.state not in rows.RUNNING]
+        owners = [*changes.gone_tokens, *over]
         if owners:
             Variable.objects.using(using).filter(scope_id__in=owners).delete()
         for scope, name in changes.gone_variables:
@@ -79,7 +79,7 @@ class Flush:
         made = [self._new_instance(row, key) for row, key in zip(changes.new_instances, keys, strict=True)]
         ProcessInstance.objects.using(self.using).bulk_create(made, batch_size=_PAGE)
         for row in changes.changed_instances:
-            ProcessInstance.objects.using(self.using).filter(pk=row.id).update(**_ended(row))
+            ProcessInstance.objects.using(self.using).filter(pk=row.id).update(**ended(self.using, row))
             if row.id == self.origin.pk and self.origin.awaited and row.state not in rows.RUNNING:
                 wake_workers_on_commit(self.using, [awaited_as(row.id)])
 
@@ -98,7 +98,7 @@ class Flush:
             tenant_id=self.origin.tenant_id,
             start_time=row.started_at or self.now,
             start_user=self.origin.start_user,
-            **_ended(row),
+            **ended(self.using, row),
         )
 
     def _write_tokens(self) -> None:
@@ -218,11 +218,6 @@ class Flush:
 def awaited_as(instance: UUID) -> str:
     """What gateways are told when an instance has ended for whose end a client waits."""
     return f"{ENDED}{instance}"
-
-
-def _ended(row: rows.Instance) -> dict[str, Any]:
-    values = (row.state.value, row.ended_at, row.end_element or "", row.reason or "", row.final_variables)
-    return dict(zip(_ENDED, values, strict=True))
 
 
 def _candidates(row: rows.UserTask) -> list[TaskCandidate]:

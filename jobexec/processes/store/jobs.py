@@ -22,7 +22,7 @@ from ..engine.rows import JobKind
 from ..engine.tokens import Changes, Tokens
 from ..models import ProcessInstance
 from . import definitions
-from .columns import columns_of
+from .columns import INNER, MESSAGE, columns_of
 from .timers import first
 
 #: The handlers of the jobs of processes.
@@ -70,7 +70,7 @@ class JobWriter:
         if row.kind is not rows.SubscriptionKind.MESSAGE or row.key is None:
             return None
         definition = self.tokens.instances[row.instance].definition
-        columns = columns_of(self.origin, row.instance, row.owner, row.element, definition, "message")
+        columns = columns_of(self.origin, row.instance, row.owner, row.element, definition, MESSAGE)
         return columns | {
             "handler_type": RECEIVE,
             "handler_configuration": {"args": [], "kwargs": {"subscription": str(row.id)}},
@@ -86,7 +86,7 @@ class JobWriter:
         columns.pop("failed_activity_id")
         kwargs = {"root": str(self.origin.root_id), "token": str(job.owner)}
         activity = {"activity": str(job.activity)}
-        options = {"atomic": True}
+        options = {"atomic": True, "job_definition_id": columns["job_definition_id"]}
         configuration = {
             "variables": payload["variables"],
             "element_id": job.element,
@@ -131,8 +131,13 @@ class JobWriter:
 
     def _common(self, job: rows.Job) -> dict[str, Any]:
         definition = self.tokens.instances[job.instance].definition
-        columns = columns_of(self.origin, job.instance, job.owner, job.element, definition, job.kind)
+        columns = columns_of(self.origin, job.instance, job.owner, job.element, definition, self._kind(job))
         return columns | {"exclusive": job.exclusive} | self._options(job)
+
+    def _kind(self, job: rows.Job) -> str:
+        """Those that begin and leave a body, and each instance in it, have definitions of their own."""
+        owner = self.tokens.tokens.get(job.owner)
+        return INNER if job.kind is JobKind.CONTINUE and owner is not None and owner.is_inner else job.kind
 
     def _configuration(self, job: rows.Job, repeat: str) -> dict[str, Any]:
         kwargs: dict[str, Any] = {"root": str(self.origin.root_id)}
