@@ -96,7 +96,7 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
     tenant_column = COLUMN
     sortable_by = ()
     search_fields = ("job_id",)
-    search_help_text = search.HELP
+    search_help_text = search.LOG_HELP
     actions = (RequeueJob(), Annotate())
     readonly_fields = ("state_badge", "job_link", "began", "ended", "message_text", "note", "alike")
     fieldsets = (
@@ -172,9 +172,9 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
     def note(self, incident: Incident) -> str | SafeString:
         return incident.annotation or display.NONE
 
-    @admin.display(description=gettext_lazy("similar failures"))
+    @admin.display(description=gettext_lazy("group of failures"))
     def alike(self, incident: Incident) -> str | SafeString:
         groups: Any = self.admin_site._registry.get(FailureGroup)
         if not incident.fingerprint or groups is None:
             return display.NONE
-        return display.link(groups.page_url(incident.fingerprint), _("All similar failures"))
+        return display.link(groups.page_url(incident.fingerprint), _("Group of failures"))

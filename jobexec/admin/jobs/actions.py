@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from jobexec import operations
+from jobexec.models import SuspendedJob
 from jobexec.operations.manage.verbs import VERBS
 
 from ..common.actions import Action, Outcome
@@ -104,6 +105,9 @@ class Activate(JobAction):
     name = verb = "activate"
     description = gettext_lazy("Activate selected %(verbose_name_plural)s")
     label = gettext_lazy("Activate")
+
+    def applies(self, row: Any) -> bool:
+        return bool(row.suspend_requested or isinstance(row, SuspendedJob))
 
 
 class Reschedule(JobAction):

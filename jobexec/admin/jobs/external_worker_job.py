@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from jobexec.models import AbstractJob, ExternalWorkerJob
+from jobexec.models import ExternalWorkerJob
 
 from ..common import display, filters, text_filters
 from ..common.job_columns import state_badge
@@ -33,7 +33,6 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
         "tries",
         "weight",
         "age",
-        "exception",
     )
     list_filter = (
         external_filters.HoldFilter,
@@ -67,10 +66,6 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
         if worker is None:
             return state_badge(job)
         return format_html("{}<br>{}", state_badge(job), worker or _("unnamed worker"))
-
-    @admin.display(description=gettext_lazy("type"))
-    def handler(self, job: AbstractJob) -> SafeString:
-        return display.handler(job.handler_type)
 
     @admin.display(description=gettext_lazy("deadline, or available"))
     def available(self, job: ExternalWorkerJob) -> str | SafeString:

@@ -53,6 +53,9 @@ class Dialect:
     #: The query for the number of connections that ordinary users may open.
     capacity: ClassVar[str | None] = None
 
+    #: The query for the number of rows of a table by the planner's statistics, its parameter is the name; None without.
+    row_estimate: ClassVar[str | None] = None
+
     #: The database's own clock; None if it is this machine's.
     current_time: ClassVar[str | None] = "SELECT CURRENT_TIMESTAMP"
     #: Counts equal parts of time, see :class:`~jobexec.operations.sql.time_buckets.Slot`; None if it cannot be said.

@@ -1,0 +1,83 @@
+"""What the search of the job tables finds, within its bounds, and what it says if it finds nothing."""
+
+from datetime import timedelta
+
+import pytest
+
+from jobexec import clock, job
+from jobexec.admin.common import search as searching
+from jobexec.handlers.registry import isolated
+from jobexec.models import DeadLetterJob, FailureGroup, Incident, Job, JobDefinition, JobLog
+
+from .. import data
+from ..conftest import list_url
+
+
+def found(client, table, term):
+    return {row.pk for row in client.get(list_url(table), {"q": term}).context["cl"].result_list}
+
+
+def test_the_short_name_of_a_handler_that_is_known_here(admin):
+    with isolated():
+
+        @job(name="shop.jobs.pack")
+        def pack():
+            pass
+
+        row, other = data.make(Job, handler_type="shop.jobs.pack"), data.make(Job, handler_type="shop.unpack")
+        assert found(admin, Job, "pack") == found(admin, Job, "pa") == {row.pk}
+        assert found(admin, Job, "shop") == {row.pk, other.pk}
+
+
+def test_the_short_name_of_a_handler_with_a_definition(admin):
+    JobDefinition.objects.create(pk="shop.jobs.pack", handler_type="shop.jobs.pack", category="default")
+    row = data.make(Job, handler_type="shop.jobs.pack")
+    data.make(Job, handler_type="shop.jobs.repack")
+    assert found(admin, Job, "pack") == {row.pk}
+    assert [int(tab["count"]) for tab in admin.get(list_url(Job), {"q": "pack"}).context["tabs"]] == [1, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("correlation", ["basket-7", "7b1c1f0e-9a1e-4f7e-8d5c-0a1b2c3d4e5f"])
+def test_a_correlation_id(admin, correlation):
+    row = data.make(Job, correlation_id=correlation)
+    data.make(Job, correlation_id=f"{correlation}1")
+    assert found(admin, Job, correlation) == {row.pk}
+
+
+def test_a_part_of_an_exception(admin):
+    row = data.dead_letter_with_log()
+    entries = set(JobLog.objects.exclude(exception_message="").values_list("pk", flat=True))
+    assert found(admin, DeadLetterJob, "NO ANSWER from pay.example") == {row.pk}
+    assert found(admin, JobLog, "no answer from") == entries
+    assert found(admin, DeadLetterJob, "no answer at all") == set()
+
+
+def test_an_incident_by_its_message(admin):
+    incident = data.incident(data.dead_letter())
+    assert found(admin, Incident, incident.message[3:20]) == {incident.pk}
+
+
+def test_texts_are_read_of_the_latest_rows_and_names_of_exceptions_of_all(admin, monkeypatch):
+    monkeypatch.setattr(searching, "LATEST", 2)
+    now = clock.now()
+    FailureGroup.objects.create(
+        fingerprint="f" * 16, handler_type="shop.pay", exception="GatewayTimeout", first_time=now, last_time=now
+    )
+    rows = [
+        data.dead_letter(
+            died_at=now - timedelta(days=age), fingerprint="f" * 16, exception_message=f"GatewayTimeout: {age}d"
+        )
+        for age in range(4)
+    ]
+    assert found(admin, DeadLetterJob, "1d") == {rows[1].pk}
+    assert found(admin, DeadLetterJob, "2d") == set()
+    assert found(admin, DeadLetterJob, "timeout") == {row.pk for row in rows}
+
+
+def test_a_list_says_what_it_is_searched_for_if_it_finds_nothing(admin):
+    for table in (Job, JobLog, FailureGroup, JobDefinition):
+        told = admin.told(admin.get(list_url(table), {"q": "order_id=17"}))
+        assert [level for level, _ in told] == ["warning"]
+        assert "order_id=17" in told[0][1]
+    assert "Arguments are not searched." in admin.told(admin.get(list_url(Job), {"q": "order_id=17"}))[0][1]
+    assert admin.told(admin.get(list_url(Job))) == []
