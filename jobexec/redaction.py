@@ -144,6 +144,13 @@ def calls_of(rows: Sequence[Any], using: str) -> Iterator[tuple[Any, str]]:
     For jobs and task results of :func:`with_short_arguments`. Without their arguments if these are encrypted or long.
     At most two statements, and none if all handlers are known here.
     """
+    for row, arguments in arguments_of(rows, using):
+        name = row.handler_type.rpartition(".")[2] or row.handler_type
+        yield row, f"{name}({arguments})" if isinstance(arguments, str) else call(name, arguments)
+
+
+def arguments_of(rows: Sequence[Any], using: str) -> Iterator[tuple[Any, Mapping[str, Any] | str]]:
+    """Each row of :func:`with_short_arguments` with its arguments by name, or a word that stands for them."""
     given = {row.pk: _parsed(row.short_arguments) for row in rows}
     outside = {row.pk for row in rows if isinstance(row, AbstractJob) and is_external(row)}
     names = {row.handler_type for row in rows if row.pk not in outside}
@@ -152,22 +159,33 @@ def calls_of(rows: Sequence[Any], using: str) -> Iterator[tuple[Any, str]]:
     missing = [name for name, handler in handlers.items() if handler is None]
     known = known_by_definitions(missing, using) if missing else {}
     for row in rows:
-        name, configuration = row.handler_type.rpartition(".")[2] or row.handler_type, given[row.pk]
+        configuration, handler = given[row.pk], handlers.get(row.handler_type)
         if configuration is None:
-            yield row, f"{name}(…)"
+            yield row, "…"
         elif key_of(configuration) is not None:
-            yield row, f"{name}({_('encrypted')})"
+            yield row, _("encrypted")
         elif row.pk in outside:
-            sensitive = {each for call in callbacks_of(configuration) for each in _known_names(call, handlers, known)}
-            yield row, call(name, _mapping(hide(configuration, sensitive).get("variables")))
+            sensitive = {each for name in callbacks_of(configuration) for each in _known_names(name, handlers, known)}
+            yield row, _mapping(hide(configuration, sensitive).get("variables"))
+        elif handler is None:
+            yield row, _arguments(None, hide_as_known(configuration, known[row.handler_type]))
         else:
-            handler = handlers[row.handler_type]
-            shown = (
-                hide_as_known(configuration, known[row.handler_type])
-                if handler is None
-                else _hide_as_declared(handler, configuration)
-            )
-            yield row, call(name, _arguments(handler, shown))
+            yield row, _arguments(handler, _hide_as_declared(handler, configuration))
+
+
+def has_argument(arguments: Any, values: Sequence[Any], name: str | None = None) -> bool:
+    """Whether one of the JSON values is among these arguments, at any depth; with a name only below that."""
+    wanted = {json.dumps(value) for value in values}  # 1 == True
+    left = [(name is None, arguments)]
+    while left:
+        named, value = left.pop()
+        if isinstance(value, dict):
+            left += [(named or key == name, inner) for key, inner in value.items()]
+        elif isinstance(value, list | tuple):
+            left += [(named, inner) for inner in value]
+        elif named and json.dumps(value) in wanted:
+            return True
+    return False
 
 
 def load_calls(jobs: Sequence[AbstractJob], using: str) -> dict[UUID, str]:

@@ -152,6 +152,10 @@ class TableAdmin(ModelAdmin):
         title = capfirst(str(self.opts.verbose_name_plural))
         return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
+    def note_of_search(self, queryset: QuerySet[Any]) -> str:
+        """What else to say after a search without a result."""
+        return ""
+
     def to_show(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """The rows with what their list shows and does not load as a column."""
         return queryset

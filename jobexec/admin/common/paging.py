@@ -76,4 +76,5 @@ class LightChangeList(ChangeList):
     def _tell_what_is_searched(self, request: Any) -> None:
         text = _("Nothing is found for “%(term)s”. This list is searched for: %(what)s")
         said = text % {"term": self.query, "what": self.search_help_text or ", ".join(self.search_fields)}
-        self.model_admin.message_user(request, said, messages.WARNING)
+        note = self.model_admin.note_of_search(self.queryset)  # type: ignore[attr-defined]
+        self.model_admin.message_user(request, f"{said} {note}".rstrip(), messages.WARNING)

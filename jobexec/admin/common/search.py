@@ -6,15 +6,18 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Model, Q, QuerySet
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from jobexec.handlers.registry import known_names
-from jobexec.models import EXTERNAL_TABLES, DeadLetterJob, FailureGroup, Incident, JobDefinition, JobLog
+from jobexec.models import EXTERNAL_TABLES, JOB_TABLES, DeadLetterJob, FailureGroup, Incident, JobDefinition, JobLog
 from jobexec.operations.query.values import as_key
+from jobexec.operations.sql import argument_index
+from jobexec.redaction import arguments_of, has_argument, with_short_arguments
 
 HELP = _(
     "The id, key, process instance or correlation id of a job, the beginning of its handler's full or short name "
-    "(charge_card), or a part of the exception of a dead letter. Arguments are not searched."
+    "(charge_card), a part of the exception of a dead letter, or an argument (17, order_id=17) if these are indexed."
 )
 
 LOG_HELP = _(
@@ -24,6 +27,8 @@ LOG_HELP = _(
 
 #: Among how many of the latest rows texts and correlation ids, which have no index, are looked for.
 LATEST = 10_000
+#: How many rows with an argument are looked at.
+MOST_WITH_ARGUMENT = 1000
 _MOST_NAMES = 200
 
 _KEYS: dict[type[Model], str] = {**dict.fromkeys(EXTERNAL_TABLES, "job_key"), Incident: "incident_key"}
@@ -64,7 +69,8 @@ def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySe
     names = handlers_named(term, queryset.db)
     if names:
         return queryset.filter(of_handlers | Q(handler_type__in=names))
-    return queryset.filter(of_handlers | _by_correlation(queryset, term) | _by_exception(queryset, term))
+    others = _by_correlation(queryset, term) | _by_exception(queryset, term) | _by_argument(queryset, term)
+    return queryset.filter(of_handlers | others)
 
 
 def handlers_named(term: str, using: str) -> list[str]:
@@ -100,6 +106,28 @@ def _by_exception(queryset: QuerySet[Any], term: str) -> Q:
     # All failures of a group have the same exception, and dead letters have an index by group.
     groups = FailureGroup.objects.using(queryset.db).filter(exception__icontains=term).order_by("-last_time")
     return found | Q(fingerprint__in=list(groups.values_list("pk", flat=True)[:_MOST_NAMES]))
+
+
+def _by_argument(queryset: QuerySet[Any], term: str) -> Q:
+    """Rows with the term as a value that may be shown: nobody must find out a masked value by guessing it."""
+    if queryset.model not in JOB_TABLES or not argument_index.has_index(queryset.db, queryset.model):
+        return Q(pk__in=[])
+    name, sign, text = term.partition("=")
+    name, text = (name.strip(), text.strip()) if sign else ("", term)
+    values = argument_index.values_of(text)
+    rows = argument_index.with_argument(queryset.model._base_manager.using(queryset.db), values)
+    columns = rows.only("pk", "handler_type", "job_key")
+    found = arguments_of(list(with_short_arguments(columns)[:MOST_WITH_ARGUMENT]), queryset.db)
+    return Q(pk__in=[row.pk for row, arguments in found if has_argument(arguments, values, name or None)])
+
+
+def note_of_arguments(model: type[Model], using: str) -> str:
+    """What to say if arguments were not searched; empty if they were."""
+    if not argument_index.can_index(using):
+        return gettext("Arguments are not searched: they can be indexed on PostgreSQL only.")
+    if model in JOB_TABLES and not argument_index.has_index(using, model):
+        return gettext("Arguments are not searched: manage.py jobs index arguments creates the index.")
+    return ""
 
 
 def _latest(queryset: QuerySet[Any], column: str) -> Q:

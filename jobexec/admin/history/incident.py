@@ -83,7 +83,7 @@ class RequeueJob(Action):
 class IncidentAdmin(OperationPermissions, TableAdmin):
     """Incidents, the latest first; without a filter only open ones."""
 
-    list_display = ("state_badge", "handler", "job_link", "instance", "since", "text", "note")
+    list_display = ("state_badge", "handler", "job_link", "instance", "since", "note")
     list_display_links = ("handler",)
     list_filter = (
         filters.IncidentStateFilter,
@@ -133,7 +133,9 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
 
     @admin.display(description=gettext_lazy("handler"))
     def handler(self, incident: Incident) -> SafeString:
-        return display.handler(incident.resource or incident.handler_type)
+        name = incident.resource or incident.handler_type.rpartition(".")[2]
+        module = "" if incident.resource else incident.handler_type
+        return display.call(module, name or incident.handler_type, incident.tenant_id, incident.message)
 
     @admin.display(description=gettext_lazy("job"))
     def job_link(self, incident: Incident) -> SafeString:
@@ -159,10 +161,6 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
     @admin.display(description=gettext_lazy("until"))
     def ended(self, incident: Incident) -> str | SafeString:
         return display.exact(incident.end_time, display.now(incident))
-
-    @admin.display(description=gettext_lazy("message"))
-    def text(self, incident: Incident) -> str | SafeString:
-        return display.shortened(incident.message, 60)
 
     @admin.display(description=gettext_lazy("message"))
     def message_text(self, incident: Incident) -> str | SafeString:

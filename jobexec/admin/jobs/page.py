@@ -72,6 +72,9 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
     ) -> tuple[QuerySet[Any], bool]:
         return search.search(queryset, search_term), False
 
+    def note_of_search(self, queryset: QuerySet[Any]) -> str:
+        return search.note_of_arguments(self.model, queryset.db)
+
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         tabs = self._tabs(request) if request.method == "GET" else []
         return super().changelist_view(request, {"tabs": tabs, **(extra_context or {})})

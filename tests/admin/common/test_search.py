@@ -1,13 +1,17 @@
 """What the search of the job tables finds, within its bounds, and what it says if it finds nothing."""
 
 from datetime import timedelta
+from io import StringIO
 
 import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
 
 from jobexec import clock, job
 from jobexec.admin.common import search as searching
 from jobexec.handlers.registry import isolated
 from jobexec.models import DeadLetterJob, FailureGroup, Incident, Job, JobDefinition, JobLog
+from jobexec.operations.sql.argument_index import has_index, with_argument
 
 from .. import data
 from ..conftest import list_url
@@ -79,5 +83,37 @@ def test_a_list_says_what_it_is_searched_for_if_it_finds_nothing(admin):
         told = admin.told(admin.get(list_url(table), {"q": "order_id=17"}))
         assert [level for level, _ in told] == ["warning"]
         assert "order_id=17" in told[0][1]
-    assert "Arguments are not searched." in admin.told(admin.get(list_url(Job), {"q": "order_id=17"}))[0][1]
+    assert "Arguments are not searched: " in admin.told(admin.get(list_url(Job), {"q": "order_id=17"}))[0][1]
     assert admin.told(admin.get(list_url(Job))) == []
+
+
+@pytest.mark.databases("postgresql")
+@pytest.mark.transactional
+def test_arguments_are_found_by_their_index_and_only_if_they_may_be_shown(admin):
+    JobDefinition.objects.create(pk="shop.pay", handler_type="shop.pay", category="a", sensitive=["card"])
+    given = {"kwargs": {"order_id": 17, "card": "4111", "to": {"city": "Köln"}, "paid": True}}
+    row = data.make(Job, handler_type="shop.pay", handler_configuration=given)
+    data.make(Job, handler_type="shop.pay", handler_configuration={"kwargs": {"order_id": 171, "amount": 1}})
+    assert found(admin, Job, "order_id=17") == set()
+    call_command("jobs", "index", "arguments", "--state", "executable", stdout=StringIO())
+    try:
+        call_command("jobs", "index", "arguments", "--state", "executable", stdout=StringIO())
+        for term in ("17", "order_id=17", "Köln", "city=Köln", "paid=true"):
+            assert found(admin, Job, term) == {row.pk}, term
+        for term in ("4111", "card=4111", "amount=17", "1=1", 'a"b', "\\", "●●●"):
+            assert found(admin, Job, term) == set(), term
+        with connection.cursor() as cursor:
+            cursor.execute("SET enable_seqscan = off")
+            explained = with_argument(Job.objects.all(), [17, "17"]).explain()
+            cursor.execute("RESET enable_seqscan")
+        assert "jobexec_job_arguments" in explained
+    finally:
+        call_command("jobs", "index", "arguments", "--drop", "--json", stdout=StringIO())
+    assert not has_index("default", Job)
+
+
+@pytest.mark.databases("sqlite")
+def test_elsewhere_arguments_have_no_index(admin):
+    with pytest.raises(CommandError, match="on PostgreSQL only"):
+        call_command("jobs", "index", "arguments")
+    assert "on PostgreSQL only" in admin.told(admin.get(list_url(Job), {"q": "17"}))[0][1]
