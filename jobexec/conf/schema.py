@@ -9,6 +9,7 @@ from typing import Any
 
 from jobexec.conf import values
 from jobexec.conf.alerts import AlertTarget, alerts, site_url
+from jobexec.conf.processes import ProcessSettings, processes
 from jobexec.conf.resources import Resources, resources
 from jobexec.exceptions import InvalidSettings
 
@@ -164,6 +165,7 @@ class Settings:
     encryption_keys: Mapping[str, Any] | None = field(default=None, metadata=_by(values.encryption_keys), repr=False)
     follow_ups: bool = field(default=True, metadata=_by(values.boolean))
     resources: Resources = field(default=Resources(), metadata=_by(resources))
+    processes: ProcessSettings = field(default=ProcessSettings(), metadata=_by(processes))
     dead_letter_alerts: Mapping[str, AlertTarget] | None = field(default=None, metadata=_by(alerts), repr=False)
     site_url: str | None = field(default=None, metadata=_by(site_url))
     misfire_threshold: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))

@@ -70,14 +70,6 @@ class _JobDecorator:
 def _check_function(function: Any) -> None:
     if not callable(function):
         raise InvalidJob(f"@job: expected a function, got {shown(function)}; options have names: @job(retries=...).")
-    first = next(iter(inspect.signature(function).parameters), None)
-    in_class = "." in getattr(function, "__qualname__", "").rpartition("<locals>.")[2]
-    of_object = inspect.ismethod(function) and not inspect.isclass(function.__self__)
-    if of_object or (in_class and first == "self"):
-        raise InvalidJob(
-            f"@job: {function.__qualname__} is a method, whose object another process does not have; "
-            "expected a function, which may call the method."
-        )
 
 
 def _default_name(function: Callable[..., Any]) -> str:
@@ -88,7 +80,18 @@ def _default_name(function: Callable[..., Any]) -> str:
             f"@job: {function.__qualname__} is inside another function, so no other process could find it; "
             "move it to a module or give it a name."
         )
+    if _needs_object(function):
+        raise InvalidJob(
+            f"@job: {function.__qualname__} is a method, whose object another process may not have; "
+            "make it a function that calls the method, or give it a name."
+        )
     return f"{function.__module__}.{function.__qualname__}"
+
+
+def _needs_object(function: Any) -> bool:
+    if inspect.ismethod(function):
+        return not inspect.isclass(function.__self__)
+    return "." in function.__qualname__ and next(iter(inspect.signature(function).parameters), None) == "self"
 
 
 @overload

@@ -40,6 +40,11 @@ def summary(history: History) -> Iterator[str]:
         yield f"batches   of {sum(batch['total'] for batch in batches)} jobs: {_listed(states)}"
     if shared := list(sharing(history)):
         yield f"shared    {'; '.join(f'{each.name}: {len(each.runs)} runs, {each.most} at once' for each in shared)}"
+    if published := history.of("published"):
+        duplicates = sum(line["duplicate"] for line in published)
+        went = Counter(run.message is not None for job, run in history.runs() if job.waits and run.end is not None)
+        known = f"{len(published)} published, {duplicates} of them duplicates"
+        yield f"messages  {known}; {went[True]} runs went on with one, {went[False]} without"
     yield from _of_tasks(history)
 
 

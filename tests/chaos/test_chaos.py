@@ -27,6 +27,10 @@ FOUND = {
     "task-fence": {"results", "attempts"},
     "resource-row": {"resources", "rates"},
     "rate": {"rates"},
+    "message-look": {"messages"},
+    "message-id": {"message ids"},
+    "tally": {"children"},
+    "follow-up": {"exclusive"},
 }
 #: Seconds in which it shows, where that are not five.
 SECONDS = {"turn": 10, "judging": 9, "schedule-row": 3, "unique-key": 4, "task-fence": 7, "resource-row": 3, "rate": 3}

@@ -1,9 +1,12 @@
 """What the tests of pages look at."""
 
+from pathlib import Path
+
 from django.urls import reverse
 
 from jobexec import job
 from jobexec.processes.flows.builder import Flow
+from jobexec.processes.handlers.registry import service_task
 
 FILE = b"""<?xml version="1.0"?>
 <definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" targetNamespace="tests"
@@ -17,6 +20,9 @@ FILE = b"""<?xml version="1.0"?>
   </process>
 </definitions>"""
 
+#: A file with a diagram: an order that waits for its approval, its payment and a call.
+DRAWN = Path(__file__).with_name("order.bpmn").read_bytes()
+
 
 @job(name="tests.pages.break")
 def breaks():
@@ -26,6 +32,11 @@ def breaks():
 @job(name="tests.pages.note")
 def notes(name):
     return name
+
+
+@service_task("tests.pages.reserve")
+def reserve(context):
+    raise ValueError("the warehouse does not answer")
 
 
 def shop():

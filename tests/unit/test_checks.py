@@ -271,10 +271,12 @@ def test_they_are_registered_with_django_under_their_tag(settings):
 
 def test_every_id_is_documented_and_no_other():
     tasks = Path(checks.__file__).parent / "backends" / "checks.py"
-    source = "".join(path.read_text() for path in (Path(checks.__file__), Path(validation.__file__), tasks))
+    processes = Path(checks.__file__).parent / "processes" / "checks.py"
+    files = (Path(checks.__file__), Path(validation.__file__), tasks, processes)
+    source = "".join(path.read_text() for path in files)
     page = (Path(__file__).parents[2] / "docs/reference/checks.md").read_text()
     said = set(re.findall(r'"(jobexec\.[EW]\d+)"', source))
-    assert len(said) == 38
+    assert len(said) == 41
     assert set(re.findall(r"^`(jobexec\.[EW]\d+)`$", page, re.MULTILINE)) == said
 
 

@@ -23,6 +23,9 @@ _LABELS = {
     "update": gettext_lazy("update: change retries and priority"),
     "resolve": gettext_lazy("resolve: resolve incidents"),
     "publish": gettext_lazy("publish: publish messages for jobs that wait"),
+    "deploy": gettext_lazy("deploy: deploy processes"),
+    "start": gettext_lazy("start: start processes"),
+    "tasks": gettext_lazy("tasks: claim and complete user tasks"),
 }
 _ERRORS = {
     "name": gettext_lazy(

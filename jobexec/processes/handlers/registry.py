@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound
@@ -49,6 +50,21 @@ def _registering(table: dict[str, Callable[..., Any]], kind: str, names: Sequenc
     return register
 
 
+@contextmanager
+def standing_in(services: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
+    """Within the block, these functions are the service tasks of their names, for tests."""
+    before = dict(_services)
+    _services.update(services)
+    try:
+        yield
+    finally:
+        for name in services:
+            if name in before:
+                _services[name] = before[name]
+            else:
+                _services.pop(name, None)
+
+
 def find_service(name: str) -> Callable[..., Any] | JobFunction[..., Any]:
     """The function of this name, or the ``@job`` function, which flows name. Raises HandlerNotFound."""
     found = _services.get(name)
@@ -78,6 +94,6 @@ def functions() -> dict[str, Callable[..., Any]]:
     return _functions
 
 
-def is_known(name: str) -> bool:
-    """Whether a model can name this service task."""
-    return name in _services or isinstance(registered(name), JobFunction)
+def service(name: str) -> Callable[..., Any] | None:
+    """The function of ``@service_task`` with this name, which alone a file can name; None if there is none."""
+    return _services.get(name)

@@ -7,22 +7,27 @@ process is killed before that, the function runs again; after it, the job finds 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from jobexec.exceptions import DoNotRetry, RetryAt, RetryIn, UnreadableJob
+from jobexec.exceptions import DoNotRetry, InvalidJob, RetryAt, RetryIn, UnreadableJob
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.function import JobFunction
 from jobexec.handlers.registry import add_resolver, registered
 from jobexec.operations.sql.errors import is_conflict
 
+from ..engine.environment import HandlerCall
 from ..engine.exceptions import BpmnError
 from ..engine.inputs import ErrorThrown, JobDone, JobFailed
+from ..engine.rows import Token
 from ..models import Execution, ProcessInstance
+from ..store import definitions, load
 from ..store.jobs import STEP
 from . import results
+from .environment import run_service
+from .registry import service
 from .stepping import proceed
 
 
@@ -68,8 +73,20 @@ class StepFunction:
             if is_last(context, error) and fails(context, token, error):
                 return None
             raise
-        proceed(context.using, token.root, JobDone(token.id, context.id, results.checked(result)))
+        outcome = result if isinstance(result, _Outcome) else _Outcome(result, {})
+        done = JobDone(token.id, context.id, results.checked(outcome.result), outcome.changed)
+        try:
+            proceed(context.using, token.root, done)
+        except InvalidJob as error:
+            raise results.not_kept(error) from error
         return None
+
+
+class _Outcome(NamedTuple):
+    """What a service task returns, and the variables that it has changed before."""
+
+    result: Any
+    changed: dict[str, Any]
 
 
 class _Waiting(NamedTuple):
@@ -106,8 +123,28 @@ def resolve(name: str) -> JobHandler | None:
     """The handler of a step, for jobexec's registry."""
     if not name.startswith(STEP):
         return None
-    function = registered(name[len(STEP) :])
-    return StepFunction(function) if isinstance(function, JobFunction) else None
+    named = name[len(STEP) :]
+    function = registered(named)
+    if isinstance(function, JobFunction):
+        return StepFunction(function)
+    task = service(named)
+    return None if task is None else StepFunction(_service_step(named, task))
+
+
+def _service_step(name: str, task: Callable[..., Any]) -> JobFunction[..., Any]:
+    """A service task that a file puts outside of the step, as a job function: its variables are read without a lock."""
+
+    def run(context: JobContext, root: str, token: str, arguments: Any = None) -> Any:
+        tokens = load.load(context.using, UUID(root))
+        place = tokens.find(UUID(token))
+        if not isinstance(place, Token):
+            return None  # it has gone on meanwhile; so its result is not taken
+        node = definitions.process(context.using, tokens.instance(place).definition).node(place.element)
+        assert node.work is not None
+        call = HandlerCall(node, node.work, arguments, tokens.scope(place))
+        return _Outcome(run_service(task, call), call.changed)
+
+    return JobFunction(run, name, (), True, {})
 
 
 def use() -> None:

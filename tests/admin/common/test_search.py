@@ -5,7 +5,7 @@ from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connections
 
 from jobexec import clock, job
 from jobexec.admin.common import search as searching
@@ -89,31 +89,41 @@ def test_a_list_says_what_it_is_searched_for_if_it_finds_nothing(admin):
 
 @pytest.mark.databases("postgresql")
 @pytest.mark.transactional
-def test_arguments_are_found_by_their_index_and_only_if_they_may_be_shown(admin):
-    JobDefinition.objects.create(pk="shop.pay", handler_type="shop.pay", category="a", sensitive=["card"])
+def test_arguments_are_found_by_their_index_and_only_if_they_may_be_shown(alias, settings):
+    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
+
+    def found(term):
+        return set(searching.search(Job.objects.using(alias), term).values_list("pk", flat=True))
+
+    def index(*options):
+        call_command("jobs", "index", "arguments", *options, database=alias, stdout=StringIO())
+
+    JobDefinition.objects.using(alias).create(pk="shop.pay", handler_type="shop.pay", category="a", sensitive=["card"])
     given = {"kwargs": {"order_id": 17, "card": "4111", "to": {"city": "Köln"}, "paid": True}}
-    row = data.make(Job, handler_type="shop.pay", handler_configuration=given)
-    data.make(Job, handler_type="shop.pay", handler_configuration={"kwargs": {"order_id": 171, "amount": 1}})
-    assert found(admin, Job, "order_id=17") == set()
-    call_command("jobs", "index", "arguments", "--state", "executable", stdout=StringIO())
+    row = data.make(Job, alias, handler_type="shop.pay", handler_configuration=given)
+    data.make(Job, alias, handler_type="shop.pay", handler_configuration={"kwargs": {"order_id": 171, "amount": 1}})
+    assert found("order_id=17") == set() and "creates the index" in searching.note_of_arguments(Job, alias)
+    index("--state", "executable")
     try:
-        call_command("jobs", "index", "arguments", "--state", "executable", stdout=StringIO())
+        index("--state", "executable")
+        assert searching.note_of_arguments(Job, alias) == ""
         for term in ("17", "order_id=17", "Köln", "city=Köln", "paid=true"):
-            assert found(admin, Job, term) == {row.pk}, term
+            assert found(term) == {row.pk}, term
         for term in ("4111", "card=4111", "amount=17", "1=1", 'a"b', "\\", "●●●"):
-            assert found(admin, Job, term) == set(), term
-        with connection.cursor() as cursor:
+            assert found(term) == set(), term
+        with connections[alias].cursor() as cursor:
             cursor.execute("SET enable_seqscan = off")
-            explained = with_argument(Job.objects.all(), [17, "17"]).explain()
+            explained = with_argument(Job.objects.using(alias), [17, "17"]).explain()
             cursor.execute("RESET enable_seqscan")
         assert "jobexec_job_arguments" in explained
     finally:
-        call_command("jobs", "index", "arguments", "--drop", "--json", stdout=StringIO())
-    assert not has_index("default", Job)
+        index("--drop", "--json")
+    assert not has_index(alias, Job)
 
 
 @pytest.mark.databases("sqlite")
-def test_elsewhere_arguments_have_no_index(admin):
+def test_elsewhere_arguments_have_no_index(alias, settings):
+    settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
     with pytest.raises(CommandError, match="on PostgreSQL only"):
-        call_command("jobs", "index", "arguments")
-    assert "on PostgreSQL only" in admin.told(admin.get(list_url(Job), {"q": "17"}))[0][1]
+        call_command("jobs", "index", "arguments", database=alias)
+    assert "on PostgreSQL only" in searching.note_of_arguments(Job, alias)

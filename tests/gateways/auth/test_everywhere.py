@@ -14,7 +14,7 @@ from jobexec.operations.manage.gateway_clients import create_client
 from tests.support.factories import make_external
 
 URLS = "jobexec.gateways.rest.urls"
-METHODS = ("get", "post", "put", "patch")
+METHODS = ("get", "post", "put", "patch", "delete")
 #: Which say nothing but that the gateway is well, or give tokens for secrets.
 OPEN = {"/actuator/health", "/oauth/token"}
 

@@ -68,7 +68,7 @@ def test_the_name_is_that_of_the_function_in_its_module():
     ("given", "message"),
     [
         ("R5/PT5M", "expected a function, got 'R5/PT5M'; options have names"),
-        (Holder().of_object, "Holder.of_object is a method, whose object another process does not have"),
+        (Holder().of_object, "Holder.of_object is a method, whose object another process may not have"),
         (Holder.of_object, "Holder.of_object is a method"),
         (functools.partial(add, 1), "has no name; give it one"),
     ],
@@ -76,6 +76,7 @@ def test_the_name_is_that_of_the_function_in_its_module():
 def test_what_is_no_function_of_a_module(given, message):
     with pytest.raises(InvalidJob, match=message):
         job(given)
+    assert not callable(given) or job(name="tests.named")(given).name == "tests.named"
 
 
 def test_a_function_inside_another_needs_a_name():
