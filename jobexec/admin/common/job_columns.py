@@ -80,7 +80,9 @@ class JobColumns(CallColumn):
     def tries(self, job: AbstractJob) -> SafeString:
         made = _("%(made)d made") % {"made": job.attempts}
         left = _("%(left)d left") % {"left": job.retries}
-        return format_html('<span class="jobexec-line">{}</span><br><span class="jobexec-quiet">{}</span>', left, made)
+        return format_html(
+            '<span class="jobexec-line">{}</span><br><span class="jobexec-line jobexec-quiet">{}</span>', left, made
+        )
 
     # Ids are ordered by time, so the primary key sorts by age.
     @admin.display(description=gettext_lazy("age"), ordering="-id")

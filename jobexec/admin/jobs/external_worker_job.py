@@ -31,7 +31,7 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
         "instance_link",
         "available",
         "tries",
-        "weight",
+        "priority",
         "age",
     )
     list_filter = (
@@ -76,12 +76,6 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
     @admin.display(description=gettext_lazy("available at"))
     def available_exactly(self, job: ExternalWorkerJob) -> str | SafeString:
         return display.exact(job.available_at, display.now(job))
-
-    @admin.display(description=gettext_lazy("priority, tenant"))
-    def weight(self, job: ExternalWorkerJob) -> SafeString:
-        if not job.tenant_id:
-            return format_html("{}", job.priority)
-        return format_html('{}<br><span class="jobexec-quiet">{}</span>', job.priority, job.tenant_id)
 
     @admin.display(description=gettext_lazy("missed deadlines"))
     def missed(self, job: ExternalWorkerJob) -> int:
