@@ -19,15 +19,18 @@ class ProcessesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Let executors, the gateways, the cleanup and the system checks find what processes add to them."""
+        """Let executors, published messages, the gateways, the cleanup and the checks find what processes add to them."""
         from jobexec.operations.maintenance.cleanup import add_to_cleanup
+        from jobexec.operations.messages.publish import add_receiver
 
         from .checks import register_checks
         from .gateways import use
         from .handlers import steps
+        from .handlers.signals import start_by_message
         from .store.history import expired
 
         steps.use()
+        add_receiver(start_by_message)
         add_to_cleanup(expired)
         register_checks()
         use()

@@ -1,12 +1,11 @@
 """What the tests of pages look at."""
 
-from pathlib import Path
-
 from django.urls import reverse
 
 from jobexec import job
 from jobexec.processes.flows.builder import Flow
 from jobexec.processes.handlers.registry import service_task
+from tests.support.suite.databases import ROOT
 
 FILE = b"""<?xml version="1.0"?>
 <definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" targetNamespace="tests"
@@ -21,7 +20,7 @@ FILE = b"""<?xml version="1.0"?>
 </definitions>"""
 
 #: A file with a diagram: an order that waits for its approval, its payment and a call.
-DRAWN = Path(__file__).with_name("order.bpmn").read_bytes()
+DRAWN = (ROOT / "docs/examples/order.bpmn").read_bytes()
 
 
 @job(name="tests.pages.break")
@@ -34,7 +33,7 @@ def notes(name):
     return name
 
 
-@service_task("tests.pages.reserve")
+@service_task("warehouse.reserve")
 def reserve(context):
     raise ValueError("the warehouse does not answer")
 

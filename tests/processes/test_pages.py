@@ -1,6 +1,7 @@
 """The pages of processes: who may do what, what they show, and how many statements they send."""
 
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -20,7 +21,7 @@ from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.start import start
 from jobexec.testing import ManualExecutor, controlled_clock
 
-from .pages import DRAWN, shop, url
+from .pages import DRAWN, notes, shop, url
 
 pytest.importorskip("lxml")
 
@@ -404,3 +405,15 @@ def test_in_other_languages(staff, order, settings, language, texts):
     page = staff(*VIEW).get(url(ProcessInstance, order)).content.decode()
     for text in texts:
         assert text in page
+
+
+def test_activities_are_below_their_scopes(staff):
+    flow = shop()
+    flow.map(notes, over=["x", "y"], name="notify_again")
+    found = flow.start(using="default")
+    ManualExecutor("default", reraise=False).run_until_empty()
+    page = staff(*VIEW).get(url(ProcessInstance, found)).content.decode()
+    rows = re.findall(r'<td class="jobexec-depth-(\d)">(\w+)', page.partition('id="jobexec-activities"')[2])
+    for name in ("notify", "notify_again"):
+        at = rows.index(("0", name))
+        assert rows[at + 1 : at + 3] == [("1", name)] * 2

@@ -11,6 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import path, reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from jobexec.admin.common import display
@@ -137,3 +138,11 @@ def named(process: Process | None, element: str) -> str:
     """The name of an element, otherwise its id."""
     node = process.find(element) if process else None
     return (node.name if node else None) or element
+
+
+def element_shown(process: Process | None, element: str) -> SafeString:
+    """The name of an element, and its id if that is another text."""
+    name = named(process, element)
+    if name == element:
+        return format_html("{}", element)
+    return format_html('{} <span class="jobexec-quiet">{}</span>', name, element)

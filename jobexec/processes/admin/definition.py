@@ -200,7 +200,8 @@ class ProcessDefinitionAdmin(DrawnAdmin):
             key=row.key, tenant_id=row.tenant_id, version__isnull=False
         )
         rows = list(others.order_by("-version").defer("model")[:_VERSIONS])
-        self.complete(rows)
+        self.complete([each for each in rows if each.pk != row.pk])
+        rows = [row if each.pk == row.pk else each for each in rows]  # which is complete
         return [
             {
                 "version": each.version,

@@ -20,15 +20,16 @@ from jobexec.admin.common.instance_pages import INSTANCE_PAGES
 from jobexec.admin.common.search import as_uuid
 from jobexec.models import DeadLetterJob
 
-from ..engine.rows import State
 from ..models import Execution, InstanceState, ProcessDefinition, ProcessInstance
 from ..models.instance import RUNNING
 from ..operations.query import view_of
+from ..operations.statistics import NOT_WAITING
+from ..picture.instance import overlay
 from ..picture.overlay import Overlay
 from .common import DrawnAdmin, process_of, state_badge, version_of
 from .filters import BusinessKeyFilter, ElementFilter, IncidentFilter, ProcessFilter, VersionFilter
 from .instance_actions import Cancel, Retry, SetVariable
-from .instance_page import InstancePage, overlay
+from .instance_page import InstancePage
 
 #: Elements that the list names for each instance.
 _PLACES = 3
@@ -95,7 +96,7 @@ class ProcessInstanceAdmin(DrawnAdmin):
         tokens = Execution.objects.using(using).filter(
             root_id__in={row.root_id for row in running}, instance_id__in=[row.pk for row in running]
         )
-        tokens = tokens.exclude(state__in=(State.SCOPE.value, State.COMPENSABLE.value)).order_by()
+        tokens = tokens.exclude(state__in=NOT_WAITING).order_by()
         places: dict[Any, Counter[str]] = {}
         for instance, element, count in tokens.values_list("instance_id", "element_id").annotate(Count("pk")):
             places.setdefault(instance, Counter())[element] += count

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -17,7 +15,6 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from jobexec.admin.common import display
 from jobexec.admin.common.base import TableAdmin
@@ -28,40 +25,17 @@ from jobexec.models import AuditLog, DeadLetterJob, Incident, IncidentState, Job
 from jobexec.operations.why.facts import Reason
 from jobexec.sensitive import HIDDEN, hide
 
-from ..definition import Kind, Process
-from ..definition.flow import Flow
-from ..engine.cancel import BODY
-from ..engine.rows import ActivityState, State
+from ..definition import Process
 from ..models import ActivityInstance, Execution, UserTask, Variable
 from ..models.instance import RUNNING
 from ..operations.query import InstanceView, Value
 from ..operations.why import shortened, why
-from ..picture.gantt import Span
-from ..picture.overlay import Overlay, standing
-from .common import ProcessTableAdmin, named, state_badge
+from .activities import ROWS, activities
+from .common import ProcessTableAdmin, element_shown, named, state_badge
 
-ROWS, LOG_ENTRIES, INCIDENTS = 500, 30, 30
+LOG_ENTRIES = INCIDENTS = 30
 #: The longest value, as JSON, that the page offers to edit.
 _EDITABLE = 10_000
-_DEEPEST = 4
-
-#: What an execution does, for people.
-STATES = {
-    State.MOVING: gettext_lazy("moves"),
-    State.WAITING: gettext_lazy("waits"),
-    State.BEFORE: gettext_lazy("its job begins it"),
-    State.AFTER: gettext_lazy("its job leaves it"),
-    State.OUTSIDE: gettext_lazy("its job runs"),
-    State.JOINED: gettext_lazy("waits for others at a join"),
-    State.SCOPE: gettext_lazy("contains others"),
-    State.FAILED: gettext_lazy("has an incident"),
-    State.COMPENSABLE: gettext_lazy("is done, and can be undone"),
-}
-_ENDED = {
-    ActivityState.COMPLETED: pgettext_lazy("an activity", "completed"),
-    ActivityState.CANCELLED: pgettext_lazy("an activity", "cancelled"),
-}
-_JOINS = (Kind.PARALLEL_GATEWAY, Kind.INCLUSIVE_GATEWAY)
 
 
 class InstancePage:
@@ -75,9 +49,10 @@ class InstancePage:
         self._now = display.now(view.instance)
         self._site = page.admin_site.name
         self._running = view.instance.state in RUNNING
+        self._dead = {job.pk for job in view.jobs if isinstance(job, DeadLetterJob)}
 
     def context(self) -> dict[str, Any]:
-        rows, more = self.activities()
+        rows, more = activities(self._view, self._process, self._now)
         incidents = self.incidents()
         return {
             "is_running": self._running,
@@ -104,18 +79,10 @@ class InstancePage:
     def _name(self, element: str) -> str:
         return named(self._process, element)
 
-    def _element(self, element: str) -> SafeString:
-        """The name, and the id if that is another text."""
-        name = self._name(element)
-        if name == element:
-            return format_html("{}", element)
-        return format_html('{} <span class="jobexec-quiet">{}</span>', name, element)
-
     def actions(self) -> list[Any]:
         """Those that have something to do."""
-        dead = any(isinstance(job, DeadLetterJob) for job in self._view.jobs)
         root = self._view.instance.root_id == self._view.instance.pk
-        apply = {"cancel": self._running and root, "retry": dead, "set_variable": self._running}
+        apply = {"cancel": self._running and root, "retry": bool(self._dead), "set_variable": self._running}
         return [each for each in self._page.permitted_actions(self._request) if apply.get(each.name, self._running)]
 
     # Why it waits.
@@ -154,54 +121,12 @@ class InstancePage:
                 "url": page.page_url(row.pk),
                 "badge": incident_badge(row),
                 "since": display.relative(row.timestamp, self._now),
-                "element": self._element(row.failed_activity_id),
+                "element": element_shown(self._process, row.failed_activity_id),
                 "message": display.shortened(row.message, 160),
                 "job": row.job_id if row.state == IncidentState.OPEN else None,
             }
             for row in rows[:INCIDENTS]
         ]
-
-    def activities(self) -> tuple[list[dict[str, Any]], bool]:
-        """What is over and what is not, in the order of time; and whether there is more, which is older."""
-        open_rows = [row for row in self._view.executions if row.entered_at and row.state != State.COMPENSABLE.value]
-        all_rows: list[ActivityInstance | Execution] = [*self._view.activities, *open_rows]
-        order = {node.id: number for number, node in enumerate(self._process.nodes)} if self._process else {}
-        all_rows.sort(key=lambda row: (_began(row), isinstance(row, Execution), order.get(row.element_id, 0), row.pk))
-        rows = all_rows[-ROWS:]
-        instance = self._view.instance
-        ends = [row.end_time for row in self._view.activities] or [self._now]
-        last = max(ends) if not self._running else self._now
-        span = Span(min([instance.start_time, *map(_began, rows[:1])]), max(last, instance.end_time or last))
-        parents = {_id_of(row): row.parent_id for row in all_rows}
-        return [self._activity(row, span, _depth(row, parents)) for row in rows], len(all_rows) > len(rows)
-
-    def _activity(self, row: ActivityInstance | Execution, span: Span, depth: int) -> dict[str, Any]:
-        if isinstance(row, Execution):
-            return self._open_activity(row, span)
-        took = (row.end_time - row.start_time).total_seconds()
-        state = ActivityState(row.state)
-        return {
-            "element": self._element(row.element_id),
-            "depth": depth,
-            "kind": _kind(row.kind),
-            "state": _ENDED[state],
-            "started": display.absolute(row.start_time),
-            "took": display.duration(took),
-            "bar": span.bar(row.start_time, row.end_time, state.value),
-        }
-
-    def _open_activity(self, row: Execution, span: Span) -> dict[str, Any]:
-        began = _began(row)
-        node = self._process.find(row.element_id) if self._process else None
-        return {
-            "element": self._element(row.element_id),
-            "depth": 0,
-            "kind": node.kind if node else "",
-            "state": STATES[State(row.state)],
-            "started": display.absolute(began),
-            "took": display.duration((self._now - began).total_seconds()),
-            "bar": span.bar(began, self._now, "failed" if row.state == State.FAILED.value else "running"),
-        }
 
     def jobs(self) -> list[dict[str, Any]]:
         """Those in tables that the user may see."""
@@ -209,7 +134,7 @@ class InstancePage:
         return [
             {
                 "link": display.job_link(job.pk, self._site),
-                "element": self._element(job.failed_activity_id or _element_of(job.job_definition_id)),
+                "element": element_shown(self._process, job.failed_activity_id or _element_of(job.job_definition_id)),
                 "badge": job_badge(job),
                 "handler": display.handler(job.handler_type),
                 "due": display.relative(job.due_date, self._now),
@@ -277,7 +202,7 @@ class InstancePage:
                         "instance": str(row),
                         "badge": state_badge(row.state, row.get_state_display()),
                         "started": display.relative(row.start_time, self._now),
-                        "element": self._element(called[row.pk]) if row.pk in called else None,
+                        "element": element_shown(self._process, called[row.pk]) if row.pk in called else None,
                     }
                 )
         return sorted(found, key=lambda each: each["element"] is not None)
@@ -305,7 +230,7 @@ class InstancePage:
                 "link": display.job_link(row.job_id, self._site),
                 "time": display.absolute(row.timestamp),
                 "badge": log_badge(row),
-                "element": self._element(_element_of(row.job_definition_id)),
+                "element": element_shown(self._process, _element_of(row.job_definition_id)),
                 "attempt": row.attempt,
                 "ran": display.duration(row.duration),
                 "message": display.shortened(row.exception_message),
@@ -321,73 +246,6 @@ class InstancePage:
         if self._table(AuditLog) is None:
             return ""
         return f"{self._page.list_url(AuditLog)}?{urlencode({'q': str(self._view.instance.pk)})}"
-
-
-def overlay(view: InstanceView, process: Process | None) -> Overlay:
-    """What stands at the elements of an instance, and the flows that it took."""
-    waiting = Counter(row.element_id for row in view.executions if row.state != State.COMPENSABLE.value)
-    incidents = Counter(job.failed_activity_id for job in view.jobs if isinstance(job, DeadLetterJob))
-    over = [row for row in view.activities if row.state == ActivityState.COMPLETED.value and row.kind != BODY]
-    done = Counter(row.element_id for row in over)
-    elements = {id: standing(waiting[id], incidents[id], done[id]) for id in {*waiting, *incidents, *done}}
-    return Overlay(elements, _taken(view, process) if process else frozenset())
-
-
-def _taken(view: InstanceView, process: Process) -> frozenset[str]:
-    """The flows that tokens took.
-
-    No row says it, but one step ends an activity and begins the next at the same moment. Where a job or other tokens
-    come between, what follows is later.
-    """
-    ends: dict[str, set[datetime]] = {}
-    begins: dict[str, set[datetime]] = {}
-    for row in view.activities:
-        begins.setdefault(row.element_id, set()).add(row.start_time)
-        if row.state == ActivityState.COMPLETED.value:
-            ends.setdefault(row.element_id, set()).add(row.end_time)
-    for token in view.executions:
-        if token.entered_at is not None:
-            begins.setdefault(token.element_id, set()).add(token.entered_at)
-    standing_after = {token.flow_id for token in view.executions if token.flow_id}
-    return frozenset(
-        flow.id
-        for flow in process.flows
-        if flow.id in standing_after
-        or _was_taken(process, flow, ends.get(flow.source, set()), begins.get(flow.target, set()))
-    )
-
-
-def _was_taken(process: Process, flow: Flow, ends: set[datetime], begins: set[datetime]) -> bool:
-    if not ends or not begins:
-        return False
-    source, target = process.node(flow.source), process.node(flow.target)
-    joins = target.kind in _JOINS and len(process.incoming(target.id)) > 1
-    if target.jobs.before or source.jobs.after or joins:
-        return min(ends) <= max(begins)
-    return not ends.isdisjoint(begins)
-
-
-def _began(row: ActivityInstance | Execution) -> datetime:
-    began = row.start_time if isinstance(row, ActivityInstance) else row.entered_at
-    assert began is not None
-    return began
-
-
-def _id_of(row: ActivityInstance | Execution) -> UUID | None:
-    """The id of the arrival, which rows inside of it name as their parent."""
-    return row.pk if isinstance(row, ActivityInstance) else row.activity_id
-
-
-def _depth(row: ActivityInstance | Execution, parents: dict[UUID | None, UUID | None]) -> int:
-    """In how many scopes it is."""
-    depth, parent = 0, row.parent_id
-    while isinstance(row, ActivityInstance) and parent in parents and depth < _DEEPEST:
-        depth, parent = depth + 1, parents[parent]
-    return depth
-
-
-def _kind(kind: str) -> Any:
-    return _("multi-instance") if kind == BODY else kind
 
 
 def _element_of(job_definition: str) -> str:

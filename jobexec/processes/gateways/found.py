@@ -170,8 +170,7 @@ def instance_keys(using: str, ids: Collection[str]) -> dict[str, int]:
 
 
 def ended(using: str, names: Collection[str]) -> set[str]:
-    """Those of the names of awaited instances that have ended; also those that are gone."""
+    """Those of the names of awaited instances that have ended."""
     ids = {id: name for name in names if (id := uuid_of(name.removeprefix(ENDED))) is not None}
-    rows = ProcessInstance.objects.using(using).filter(pk__in=ids, state__in=RUNNING)
-    running = set(rows.values_list("pk", flat=True))
-    return {name for id, name in ids.items() if id not in running}
+    rows = ProcessInstance.objects.using(using).filter(pk__in=ids).exclude(state__in=RUNNING)
+    return {ids[id] for id in rows.values_list("pk", flat=True)}

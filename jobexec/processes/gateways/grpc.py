@@ -69,7 +69,9 @@ class ProcessCalls:
         self, files: Sequence[tuple[str, bytes]], tenant: str, context: Any, client: auth.Client
     ) -> tuple[int, list[Deployed]]:
         with acting(operator(client, context)):
-            made = await self.call_context.once(verbs.deploy, files, tenant_id=tenant, caller=client.caller)
+            made = await self.call_context.once(
+                verbs.deploy_files, files, tenant_id=tenant, caller=client.caller, user=client.user_name
+            )
             key = await self.call_context.finish(found.deployment_key, made)
         auth.audit(client, "DeployResource", ", ".join(name for name, _ in files))
         return key, made
@@ -77,7 +79,7 @@ class ProcessCalls:
     async def start(
         self, request: pb.CreateProcessInstanceRequest, context: Any, client: auth.Client
     ) -> pb.CreateProcessInstanceResponse:
-        started = partial(_start, given=_given(request), caller=client.caller)
+        started = partial(_start, given=_given(request), client=client)
         with acting(operator(client, context)):
             definition, row = await self.call_context.once(started)
         return pb.CreateProcessInstanceResponse(**_whereabouts(definition, row))
@@ -93,7 +95,7 @@ class ProcessCalls:
         hub = self.call_context.hub
         with awaiting.place_for(hub, client.key) as (id, place):
             with acting(operator(client, context)):
-                started = partial(_start, given=given, caller=client.caller, awaited=id)
+                started = partial(_start, given=given, client=client, awaited=id)
                 definition, row = await self.call_context.once(started)
             allowed, stopping = partial(self._allowed, context, client), self.call_context.stopping.is_set
             row = await awaiting.wait(hub, place, row, until, allowed, self.call_context.unless_stopping, stopping)
@@ -152,9 +154,9 @@ def _given(request: pb.CreateProcessInstanceRequest) -> dict[str, Any]:
     }
 
 
-def _start(using: str, given: Mapping[str, Any], caller: Caller, **more: Any) -> tuple[ProcessDefinition, Any]:
-    definition = found.wanted(using, caller, given["number"], given["key"], given["version"], given["tenant"])
-    return definition, verbs.start_process(using, definition, given["variables"], caller=caller, **more)
+def _start(using: str, given: Mapping[str, Any], client: auth.Client, **more: Any) -> tuple[ProcessDefinition, Any]:
+    definition = found.wanted(using, client.caller, given["number"], given["key"], given["version"], given["tenant"])
+    return definition, verbs.start_process(using, definition, given["variables"], user=client.user_name, **more)
 
 
 def _cancel(using: str, key: int, caller: Caller) -> None:
@@ -162,7 +164,8 @@ def _cancel(using: str, key: int, caller: Caller) -> None:
 
 
 def _set_variables(using: str, key: int, given: Mapping[str, Any], local: bool, caller: Caller) -> int:
-    return verbs.set_variables(using, found.scope(using, caller, key), given, local=local)
+    scope = found.scope(using, caller, key)
+    return verbs.set_variables(using, scope.instance, given, scope=scope, local=local)
 
 
 def _seconds(request: pb.CreateProcessInstanceWithResultRequest, context: Any) -> float:

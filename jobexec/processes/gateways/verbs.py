@@ -30,13 +30,20 @@ _MOST_KEY, _MOST_TENANT, _MOST_FILE = 255, 64, 255
 _ENDINGS = (".bpmn", ".bpmn20.xml", ".xml")
 
 
+def deploy_files(using: str, files: Sequence[tuple[str, bytes]], **given: Any) -> list[Deployed]:
+    """:func:`deploy`, with the names of the files as what a policy is asked about."""
+    return deploy(using, ", ".join(name for name, _ in files)[:_MOST_FILE], files=files, **given)
+
+
 @audited
 def deploy(
     using: str,
-    files: Sequence[tuple[str, bytes]],
+    target: str,
     *,
+    files: Sequence[tuple[str, bytes]],
     tenant_id: str = "",
     name: str = "",
+    user: str = "",
     caller: Caller,
 ) -> list[Deployed]:
     """Deploy BPMN files: all of them, or none. Raises InvalidJob and InvalidProcess."""
@@ -50,7 +57,7 @@ def deploy(
         if not file.lower().endswith(_ENDINGS):
             raise InvalidJob(f"{file}: expected a BPMN file, whose name ends in {' or '.join(_ENDINGS)}.")
     check_storable("name", name)
-    return deployed(using, *files, name=name[:255], source="gateway", tenant_id=tenant_id, user=caller.name)
+    return deployed(using, *files, name=name[:255], source="gateway", tenant_id=tenant_id, user=user)
 
 
 @audited
@@ -61,7 +68,7 @@ def start_process(
     *,
     business_key: str = "",
     awaited: UUID | None = None,
-    caller: Caller,
+    user: str = "",
 ) -> ProcessInstance:
     """Start an instance, in the tenant of its definition."""
     if len(business_key) > _MOST_KEY:
@@ -73,7 +80,7 @@ def start_process(
             definition,
             business_key=business_key,
             variables=variables,
-            user=caller.name,
+            user=user,
             awaited=awaited,
         )
         told = {"definition": definition.pk, "business_key": business_key}
@@ -88,14 +95,16 @@ def cancel(using: str, row: ProcessInstance, reason: str = "") -> None:
 
 
 @audited
-def set_variables(using: str, scope: found.Scope, variables: Mapping[str, Any], *, local: bool = False) -> int:
+def set_variables(
+    using: str, instance: UUID, variables: Mapping[str, Any], *, scope: found.Scope, local: bool = False
+) -> int:
     """Set variables where a scope finds them, or with ``local`` in this very scope. Returns the key of the change."""
     given = dict(variables)
     check_variables(given)
     with transaction.atomic(using=using):
         if not change_variables(using, scope.root, scope.id, given, local=local):
-            raise InstanceOver(f"The process instance {scope.instance} has ended, or its element has.")
-        note(using, instances.INSTANCE, scope.instance, new=given, tenant=scope.tenant)
+            raise InstanceOver(f"The process instance {instance} has ended, or its element has.")
+        note(using, instances.INSTANCE, instance, new=given, tenant=scope.tenant)
     return next_keys(using, 1)[0]
 
 

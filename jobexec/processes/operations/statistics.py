@@ -23,6 +23,8 @@ PERIOD = timedelta(days=30)
 #: The latest arrivals of an element that its median is of, and the elements that get one.
 _SAMPLE, _MOST_MEDIANS = 100, 50
 _MOST_KEPT = 300
+#: The states of executions that are no tokens that stand somewhere.
+NOT_WAITING = (State.SCOPE.value, State.COMPENSABLE.value)
 
 T = TypeVar("T")
 
@@ -64,8 +66,8 @@ def _kept(function: Callable[[str, str], T]) -> Callable[[str, str], T]:
 
 @_kept
 def tokens(using: str, definition: str) -> dict[str, int]:
-    """The executions that stand at each element."""
-    rows = Execution.objects.using(using).filter(definition_id=definition).exclude(state=State.COMPENSABLE.value)
+    """The executions that stand at each element. Of what contains others, only those others count."""
+    rows = Execution.objects.using(using).filter(definition_id=definition).exclude(state__in=NOT_WAITING)
     return dict(rows.order_by().values_list("element_id").annotate(Count("pk")))
 
 

@@ -286,6 +286,20 @@ def test_a_published_message_reaches_the_instance_that_waits_for_its_key(gateway
     assert instance(gateway, other).final_variables == {"id": "2", "amount": 7}
 
 
+def test_a_published_message_starts_a_process_once_for_each_id(gateway):
+    start = '<startEvent id="s"><messageEventDefinition messageRef="m"/></startEvent>'
+    flows = '<sequenceFlow id="f" sourceRef="s" targetRef="pay"/><sequenceFlow id="g" sourceRef="pay" targetRef="e"/>'
+    deployed(gateway, xml(f'{start}{PAY}<endEvent id="e"/>{flows}', before=MESSAGE))
+    given = {"name": "paid", "correlationKey": "4711", "messageId": "1", "timeToLive": 60_000}
+    gateway.client.PublishMessage(**given, variables='{"amount": 7}')
+    failed(lambda: gateway.client.PublishMessage(**given), Code.ALREADY_EXISTS)
+    gateway.client.PublishMessage(name="other", correlationKey="4711")
+    run(gateway.alias)
+    (job,) = gateway.client.activate("payment", most=5)
+    assert json.loads(job.variables) == {"amount": 7}
+    assert instance(gateway, job.processInstanceKey).state == "active"
+
+
 def test_an_incident_of_a_process_is_resolved(gateway):
     flow = b'targetRef="e"><conditionExpression>=ok</conditionExpression></sequenceFlow>'
     content = chain(PAY, '<exclusiveGateway id="g"/>').replace(b'targetRef="e"/>', flow)
@@ -372,6 +386,8 @@ class TestPolicy:
     def test_it_refuses(self, gateway):
         failed(lambda: deployed(gateway), Code.PERMISSION_DENIED)
         assert not ProcessDefinition.objects.using(gateway.alias).exists()
+        row = AuditLog.objects.using(gateway.alias).get()
+        assert (row.verb, row.object_id, row.via) == ("deploy", "order.bpmn", "gRPC")
 
 
 def test_without_the_app_there_are_no_such_calls(served, monkeypatch):

@@ -7,6 +7,7 @@ from django.db.models import Max, Q
 from django.http import HttpRequest, HttpResponse
 from django.http.multipartparser import MultiPartParserError
 
+from jobexec.gateways.auth import client_of
 from jobexec.gateways.rest.camunda7.bodies import body_of
 from jobexec.gateways.rest.camunda7.endpoint import endpoint
 from jobexec.gateways.rest.camunda7.errors import invalid
@@ -54,12 +55,13 @@ def create_deployment(request: HttpRequest) -> HttpResponse:
         given = request.POST
     except (MultiPartParserError, SuspiciousOperation) as error:
         raise invalid(f"The body: expected a form with files: {error}.") from error
-    made = verbs.deploy(
+    made = verbs.deploy_files(
         database(),
         [(name, file.read()) for name, file in files],
         tenant_id=given.get("tenant-id", ""),
         name=given.get("deployment-name", ""),
         caller=caller_of(request),
+        user=client_of(request).user_name,
     )
     if not made:
         raise invalid("The files: expected an executable process, got none.")
@@ -140,7 +142,7 @@ def _start(request: HttpRequest, definition: ProcessDefinition) -> HttpResponse:
         definition,
         variables_in(body),
         business_key=body.text("businessKey") or "",
-        caller=caller_of(request),
+        user=client_of(request).user_name,
     )
     answer = shown.instance(row)
     if body.flag("withVariablesInReturn"):

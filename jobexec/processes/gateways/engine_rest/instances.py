@@ -160,7 +160,8 @@ set_variable = endpoint("PUT", permission="update")(_set_variable)
 
 def _set(request: HttpRequest, id: str, values: dict[str, Any]) -> HttpResponse:
     row = instance_by_id(request, id)
-    verbs.set_variables(database(), found.Scope(row.root_id, row.pk, row.pk, row.tenant_id), values)
+    scope = found.Scope(row.root_id, row.pk, row.pk, row.tenant_id)
+    verbs.set_variables(database(), row.pk, values, scope=scope)
     return nothing()
 
 

@@ -9,6 +9,7 @@ from jobexec.gateways.rest.camunda7.bodies import body_of
 from jobexec.gateways.rest.camunda7.endpoint import endpoint
 from jobexec.gateways.rest.camunda7.variables import to_typed
 from jobexec.gateways.rest.common import caller_of, database, json_answer, nothing
+from jobexec.sensitive import hide
 
 from ...models import ProcessInstance, TaskCandidate, Variable
 from ...operations import user_tasks
@@ -119,7 +120,7 @@ def complete(request: HttpRequest, id: str) -> HttpResponse:
         return nothing()
     instance = ProcessInstance.objects.using(database()).get(pk=row.instance_id)
     values = Variable.objects.using(database()).filter(scope_id=instance.pk).values_list("name", "value")
-    return json_answer(to_typed(instance.final_variables or dict(values)))
+    return json_answer(to_typed(hide(instance.final_variables or dict(values))))
 
 
 @endpoint("POST", permission="tasks")

@@ -59,7 +59,9 @@ def deployment(request: HttpRequest) -> HttpResponse:
     except (MultiPartParserError, SuspiciousOperation) as error:
         raise Refused(INVALID_ARGUMENT, f"The body: expected a form with files: {error}.") from error
     contents = [(name, file.read()) for name, file in files]
-    made = verbs.deploy(database(), contents, tenant_id=tenant, caller=caller_of(request))
+    made = verbs.deploy_files(
+        database(), contents, tenant_id=tenant, caller=caller_of(request), user=client_of(request).user_name
+    )
     return json_answer(DEPLOYMENT.of(found.deployment_key(database(), made), tenant, made))
 
 
@@ -79,7 +81,11 @@ def definition(request: HttpRequest, process_definition_key: int) -> HttpRespons
 def definition_xml(request: HttpRequest, process_definition_key: int) -> HttpResponse:
     """GET /process-definitions/{processDefinitionKey}/xml."""
     row = found.definition(database(), caller_of(request), process_definition_key)
-    return HttpResponse(found.resource(database(), row).text, content_type="text/xml; charset=utf-8")
+    response = HttpResponse(found.resource(database(), row).text, content_type="text/xml; charset=utf-8")
+    # A file of a client, below the address of the site: a browser is to store it, and to run nothing of it.
+    response["Content-Disposition"] = 'attachment; filename="process.bpmn"'
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    return response
 
 
 _CREATION = Request(
@@ -138,7 +144,12 @@ def _start(request: HttpRequest, body: Mapping[str, Any], **more: Any) -> _Start
         body["processDefinitionVersionTag"],
     )
     row = verbs.start_process(
-        database(), definition, body["variables"], business_key=body["businessId"], caller=caller, **more
+        database(),
+        definition,
+        body["variables"],
+        business_key=body["businessId"],
+        user=client_of(request).user_name,
+        **more,
     )
     return definition, row
 
@@ -197,7 +208,7 @@ _VARIABLES = Request("SetVariableRequest", variables=required(OBJECT), local=opt
 def variables(request: HttpRequest, body: Mapping[str, Any], element_instance_key: int) -> HttpResponse:
     """PUT /element-instances/{elementInstanceKey}/variables: of an instance, a user task or a job's element."""
     scope = found.scope(database(), caller_of(request), element_instance_key)
-    verbs.set_variables(database(), scope, body["variables"], local=body["local"])
+    verbs.set_variables(database(), scope.instance, body["variables"], scope=scope, local=body["local"])
     return nothing()
 
 
