@@ -268,3 +268,19 @@ def test_nothing_waits_for_a_message_any_more_after_a_correlation_or_a_cancellat
         assert BlockedJob.objects.using(alias).count() == 1
         end(instance)
         assert not BlockedJob.objects.using(alias).exists()
+
+
+@job(name="tests.flows.cancel_itself", retries="R1/PT0S")
+def cancel_itself(alias):
+    cancel(ProcessInstance.objects.using(alias).get())
+    raise ValueError("too late")
+
+
+def test_a_failure_of_what_was_cancelled_meanwhile_is_no_dead_letter(alias, run_jobs):
+    flow = Flow("order")
+    flow.step(cancel_itself, alias)
+    instance = started(alias, flow)
+    run_jobs()
+    assert state(alias, instance) == "cancelled"
+    assert not DeadLetterJob.objects.using(alias).exists()
+    assert not Job.objects.using(alias).exists()

@@ -54,7 +54,10 @@ class StepFunction:
         return self.function.names_of(count)
 
     def execute(self, context: JobContext, arguments: Any) -> Any:
-        """Call the function and take its result. Of an error that somebody catches, the job ends well."""
+        """Call the function and take its result.
+
+        The job ends well, too, after an error that somebody catches, and if nobody waits for it any more.
+        """
         token = _waiting(context)
         if token is None:
             return None
@@ -65,7 +68,7 @@ class StepFunction:
             proceed(context.using, token.root, thrown)
             return None
         except Exception as error:
-            if is_last(context, error) and fails(context, token, error):
+            if is_last(context, error) and (fails(context, token, error) or _waiting(context) is None):
                 return None
             raise
         proceed(context.using, token.root, JobDone(token.id, context.id, results.checked(result)))
