@@ -16,7 +16,8 @@ from ..definition import Expression, Process
 from ..engine.environment import Called, HandlerCall, Notice, Scope
 from ..expressions import EvaluationContext, parse
 from ..store import definitions
-from .context import ListenerContext, TaskContext
+from ..store.jobs import NO_ARGUMENTS
+from .context import ListenerContext, TaskContext, result_of
 from .registry import find_listener, find_service, functions
 
 
@@ -42,17 +43,15 @@ class StepEnvironment:
         return EvaluationContext(functions=functions(), objects={"execution": execution}, now=self.now)
 
     def call(self, call: HandlerCall) -> Any:
-        """Run a handler within the step. Of what it changes, a result that is no mapping counts alone."""
+        """Run a handler within the step."""
         assert call.work.handler is not None
         found = find_service(call.work.handler)
         if isinstance(found, JobFunction):
-            args, kwargs = call.arguments["args"], call.arguments["kwargs"]
+            given = call.arguments or NO_ARGUMENTS
+            args, kwargs = given["args"], given["kwargs"]
             return found.function(*([current_job()] if found.takes_context else []), *args, **kwargs)
         context = TaskContext(call)
-        result = found(context)
-        if call.work.result_variable is not None:
-            return result
-        return {**context.variables.changed, **result} if isinstance(result, Mapping) else context.variables.changed
+        return result_of(call.work, context, found(context))
 
     def notify(self, notice: Notice) -> None:
         if notice.listener.handler is not None:

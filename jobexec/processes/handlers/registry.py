@@ -21,7 +21,8 @@ def service_task(name: str, *, aliases: Sequence[str] = ()) -> Callable[[F], F]:
 
     ``camunda:delegateExpression="${ship}"``, ``camunda:class="org.acme.Ship"`` (an alias), and the type of a
     ``zeebe:taskDefinition`` name it. The function takes a :class:`~jobexec.processes.handlers.context.TaskContext`. It
-    runs in the transaction of its step. What it returns, if it is a mapping, becomes variables.
+    runs in the transaction of its step, or in autocommit if the task has ``jobexec:transaction="outside"``. What it
+    returns, if it is a mapping, becomes variables.
     """
     return _registering(_services, "service task", (name, *aliases))
 
@@ -58,6 +59,11 @@ def find_service(name: str) -> Callable[..., Any] | JobFunction[..., Any]:
     if found is None:
         raise HandlerNotFound(f"No service task {name!r} is registered in this process.")
     return found
+
+
+def service_named(name: str) -> Callable[..., Any] | None:
+    """The function of ``@service_task`` of this name; None for others."""
+    return _services.get(name)
 
 
 def find_listener(name: str) -> Callable[..., Any]:

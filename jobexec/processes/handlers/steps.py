@@ -7,7 +7,7 @@ process is killed before that, the function runs again; after it, the job finds 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,11 +18,18 @@ from jobexec.handlers.function import JobFunction
 from jobexec.handlers.registry import add_resolver, registered
 from jobexec.operations.sql.errors import is_conflict
 
+from ..engine.environment import HandlerCall
 from ..engine.exceptions import BpmnError
 from ..engine.inputs import ErrorThrown, JobDone, JobFailed
+from ..engine.rows import Token
+from ..engine.tokens import Tokens
 from ..models import Execution, ProcessInstance
+from ..store import definitions
 from ..store.jobs import STEP
+from ..store.load import load
 from . import results
+from .context import TaskContext, result_of
+from .registry import service_named
 from .stepping import proceed
 
 
@@ -110,7 +117,28 @@ def resolve(name: str) -> JobHandler | None:
     if not name.startswith(STEP):
         return None
     function = registered(name[len(STEP) :])
-    return StepFunction(function) if isinstance(function, JobFunction) else None
+    if isinstance(function, JobFunction):
+        return StepFunction(function)
+    service = service_named(name[len(STEP) :])
+    return StepFunction(_of_service(name[len(STEP) :], service)) if service is not None else None
+
+
+def _of_service(name: str, service: Callable[[TaskContext], Any]) -> JobFunction[..., Any]:
+    """A service task of a file that runs outside: it sees the variables as they are when it begins."""
+
+    def run(context: JobContext) -> Any:
+        token = _waiting(context)
+        tokens = load(context.using, token.root) if token is not None else Tokens()
+        place = tokens.find(token.id) if token is not None else None
+        if not isinstance(place, Token):
+            return None  # it has gone on meanwhile; so its step finds out, too
+        definition = tokens.instance(place).definition
+        node = definitions.process(context.using, definition).node(place.element)
+        assert node.work is not None
+        task = TaskContext(HandlerCall(node, node.work, node.work.arguments, tokens.scope(place)))
+        return result_of(node.work, task, service(task))
+
+    return JobFunction(run, name, (), takes_context=True, options={})
 
 
 def use() -> None:

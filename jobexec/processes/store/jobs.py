@@ -29,6 +29,8 @@ CONTINUE, TIMER = "jobexec.processes.continue", "jobexec.processes.timer"
 WORKED, THREW = "jobexec.processes.worked", "jobexec.processes.threw"
 #: Waits for a message that is published with a key.
 RECEIVE = "jobexec.processes.receive"
+#: Of a task in a file, whose function gets a context instead.
+NO_ARGUMENTS: Mapping[str, Any] = {"args": [], "kwargs": {}}
 #: What precedes the name of a function that runs as a step: its jobs have the function's arguments and options.
 STEP = "step:"
 
@@ -121,7 +123,7 @@ class JobWriter:
 
     def _configuration(self, job: rows.Job, repeat: str) -> dict[str, Any]:
         if job.kind not in _HANDLERS:
-            return dict(job.payload["arguments"])
+            return dict(job.payload["arguments"] or NO_ARGUMENTS)
         kwargs: dict[str, Any] = {"root": str(self.origin.root_id)}
         if job.kind is JobKind.CONTINUE:
             return {"args": [], "kwargs": kwargs | {"token": str(job.owner)}}
