@@ -75,6 +75,8 @@ class Tokens:
         self._children: dict[UUID, dict[UUID, Token]] = {}
         for token in self.tokens.values():
             self._children.setdefault(token.parent, {})[token.id] = token
+        #: Some wait for an operator, with a dead letter each.
+        self.had_incidents = any(token.state is State.FAILED for token in self.tokens.values())
         self._stored_instances = frozenset(self.instances)
         self._stored_tokens = frozenset(self.tokens)
         self._stored_subscriptions = frozenset(self.subscriptions)

@@ -47,7 +47,7 @@ def proceed(using: str, root: UUID, event: Event | inputs.Input, *, savepoint: b
         origin = load.locked(using, root)
         if origin is None:
             return None
-        tokens = load.load(using, root)
+        tokens = load.load(using, root, origin)
         found = event(tokens) if callable(event) else event
         return None if found is None else _take(using, origin, tokens, found)
 
@@ -59,7 +59,7 @@ def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str
         origin = load.locked(using, root)
         if origin is None:
             return False
-        tokens = load.load(using, root)
+        tokens = load.load(using, root, origin)
         place = tokens.find(scope)
         if place is None:
             return False

@@ -15,11 +15,13 @@ from jobexec.operations.external.create import create_external_jobs
 from jobexec.operations.rows.discard import discard_jobs
 from jobexec.retry import RetryPlan
 
+from ..definition import Trigger
 from ..engine import rows
 from ..engine.exceptions import StepError
 from ..engine.rows import JobKind
 from ..engine.tokens import Changes, Tokens
 from ..models import ProcessInstance
+from . import definitions
 from .columns import columns_of
 from .timers import first
 
@@ -35,6 +37,11 @@ NO_ARGUMENTS: Mapping[str, Any] = {"args": [], "kwargs": {}}
 STEP = "step:"
 
 _HANDLERS = {JobKind.CONTINUE: CONTINUE, JobKind.TIMER: TIMER}
+
+#: Events for which jobs wait.
+_ARMED = frozenset({Trigger.TIMER, Trigger.MESSAGE})
+
+_ENDED_BY_FORCE = frozenset({rows.InstanceState.CANCELLED, rows.InstanceState.TERMINATED})
 
 #: Options of a function's declaration that its steps have, too.
 _DECLARED = ("retries", "priority", "category", "timeout", "headers", "resource")
@@ -101,9 +108,20 @@ class JobWriter:
     def _discard(self, changes: Changes) -> None:
         """What a thread or a worker already has is left alone: it finds its token gone, and ends well."""
         instances = [str(id) for id in self.tokens.instances]
-        owners: list[tuple[str, str | None]] = [(str(id), None) for id in changes.gone_tokens]
+        gone = changes.gone_tokens if self._may_have_more(changes) else []
+        owners: list[tuple[str, str | None]] = [(str(id), None) for id in gone]
         owners += [(str(owner), element) for owner, element in changes.disarmed]
         discard_jobs(self.using, instances, owners, changes.cancelled_jobs)
+
+    def _may_have_more(self, changes: Changes) -> bool:
+        """Whether tokens may have jobs beside the one that they wait for: timers, receivers, those of incidents.
+
+        When an instance is cancelled, what was left behind by nodes that were killed goes, too.
+        """
+        if any(row.state in _ENDED_BY_FORCE for row in changes.changed_instances):
+            return True
+        processes = [definitions.process(self.using, row.definition) for row in self.tokens.instances.values()]
+        return self.tokens.had_incidents or any(process.awaits & _ARMED for process in processes)
 
     def _columns(self, job: rows.Job) -> dict[str, Any]:
         if job.kind in _HANDLERS:

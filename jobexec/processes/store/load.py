@@ -8,10 +8,12 @@ from uuid import UUID
 
 from jobexec.operations.sql.locks import lock_rows
 
+from ..definition import Trigger
 from ..engine import rows
 from ..engine.tokens import Tokens
 from ..models import EventSubscription, Execution, ProcessInstance, Variable
 from ..models.instance import RUNNING
+from . import definitions
 
 
 def lock(using: str, roots: Iterable[UUID]) -> list[UUID]:
@@ -36,21 +38,46 @@ def root_of(using: str, instance: UUID) -> UUID | None:
     return found.values_list("root_id", flat=True).first()
 
 
-def load(using: str, root: UUID) -> Tokens:
-    """All rows of a call hierarchy. What has ended is not among them."""
-    instances = ProcessInstance.objects.using(using).filter(root_id=root, state__in=RUNNING).order_by("pk")
-    tokens = Execution.objects.using(using).filter(root_id=root).order_by("pk")
-    subscriptions = EventSubscription.objects.using(using).filter(root_id=root).order_by("pk")
+def load(using: str, root: UUID, origin: ProcessInstance | None = None) -> Tokens:
+    """All rows of a call hierarchy. What has ended is not among them.
+
+    ``origin`` is the row of its topmost instance, if that is known. What its definitions say cannot be there is not
+    asked for.
+    """
+    rows = Execution.objects.using(using).filter(root_id=root).order_by("pk")
+    tokens = [_token(row) for row in rows.values_list(*_TOKEN)]
     variables: dict[UUID, dict[str, Any]] = {}
     found = Variable.objects.using(using).filter(root_id=root)
     for scope, name, value in found.values_list("scope_id", "name", "value"):
         variables.setdefault(scope, {})[name] = value
-    return Tokens(
-        [_instance(row) for row in instances],
-        [_token(row) for row in tokens],
-        variables,
-        [_subscription(row) for row in subscriptions],
-    )
+    if origin is not None and all(token.called is None for token in tokens):
+        instances = [origin]
+    else:
+        running = ProcessInstance.objects.using(using).filter(root_id=root, state__in=RUNNING)
+        instances = list(running.order_by("pk"))
+    return Tokens([_instance(row) for row in instances], tokens, variables, _subscriptions(using, root, instances))
+
+
+_TOKEN = (
+    "pk", "instance_id", "parent_id", "element_id", "flow_id", "state", "activity_id", "entered_at", "job_id",
+    "called_instance_id", "data",
+)  # fmt: skip
+
+
+def _token(row: tuple[Any, ...]) -> rows.Token:
+    """From the columns above, which are in the order of the fields."""
+    id, instance, parent, element, flow, state, *rest = row
+    return rows.Token(id, instance, parent, element, flow, rows.State(state), *rest)
+
+
+def _subscriptions(using: str, root: UUID, instances: Iterable[ProcessInstance]) -> list[rows.Subscription]:
+    processes = [definitions.process(using, row.definition_id) for row in instances]
+    if all(process.awaits.isdisjoint(_SUBSCRIBED) for process in processes):
+        return []
+    return [_subscription(row) for row in EventSubscription.objects.using(using).filter(root_id=root).order_by("pk")]
+
+
+_SUBSCRIBED = frozenset({Trigger.MESSAGE, Trigger.SIGNAL})
 
 
 def _instance(row: ProcessInstance) -> rows.Instance:
@@ -63,22 +90,6 @@ def _instance(row: ProcessInstance) -> rows.Instance:
         state=rows.InstanceState(row.state),
         started_at=row.start_time,
         reason=row.delete_reason or None,
-    )
-
-
-def _token(row: Execution) -> rows.Token:
-    return rows.Token(
-        id=row.pk,
-        instance=row.instance_id,
-        parent=row.parent_id,
-        element=row.element_id,
-        flow=row.flow_id,
-        state=rows.State(row.state),
-        activity=row.activity_id,
-        entered_at=row.entered_at,
-        job=row.job_id,
-        called=row.called_instance_id,
-        data=row.data,
     )
 
 
