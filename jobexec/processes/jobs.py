@@ -12,13 +12,15 @@ from jobexec.handlers.decorator import job
 from jobexec.operations.enqueue.create import create_jobs
 
 from .engine.inputs import Continue, ErrorThrown, JobDone, JobFailed, Retried, Triggered
+from .engine.tokens import Tokens
 from .handlers.deliver import deliver
 from .handlers.signals import DELIVER
 from .handlers.starting import start_instance
 from .handlers.stepping import proceed
 from .handlers.steps import is_last
 from .store.incidents import RETRY
-from .store.jobs import CONTINUE, RECEIVE, THREW, TIMER, WORKED
+from .store.items import gathered
+from .store.jobs import CONTINUE, GATHERED, NOT_GATHERED, RECEIVE, THREW, TIMER, WORKED
 from .store.starts import START
 from .store.timers import following
 
@@ -82,6 +84,23 @@ def take_error(
     """An external worker has ended its job with an error of the business."""
     thrown = ErrorThrown(UUID(token), UUID(activity), error_code, error_message, variables)
     proceed(context.using, UUID(root), thrown, savepoint=False)
+
+
+@job(name=GATHERED, atomic=True)
+def take_items(context: JobContext, root: str, token: str) -> None:
+    """All items of a long list have their results."""
+    proceed(context.using, UUID(root), lambda tokens: gathered(tokens, UUID(token)), savepoint=False)
+
+
+@job(name=NOT_GATHERED, atomic=True)
+def fail_items(context: JobContext, root: str, token: str) -> None:
+    """Some items have failed for good. If nobody catches that, their dead letters wait for an operator."""
+
+    def event(tokens: Tokens) -> JobFailed | None:
+        found = tokens.tokens.get(UUID(token))
+        return JobFailed(found.id, found.job, "Some of its items have failed.") if found and found.job else None
+
+    proceed(context.using, UUID(root), event, savepoint=False)
 
 
 @job(name=RETRY, atomic=True)

@@ -208,7 +208,7 @@ def job_check() -> None:
         found = moves.rows.tokens.get(token)
         return found if found is not None and found.state in states else None
 
-    def waiting(context: Any) -> Any:
+    def waiting(context: Any, job: Any = None) -> Any:
         rows = Execution.objects.using(context.using).filter(pk=context.job.execution_id)
         row: Any = rows.values_list("root_id", "pk", "activity_id").first()
         return steps._Waiting(*row) if row else None

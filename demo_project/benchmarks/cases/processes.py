@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from ..case import Case, Contenders
@@ -49,7 +50,7 @@ class Processes(Case):
             for number, name in enumerate(names)
         ]
         ends = ["begin", *names, "end"]
-        flows = tuple(Flow(f"{a}-{b}", a, b) for a, b in zip(ends, ends[1:], strict=False))
+        flows = tuple(Flow(f"{a}-{b}", a, b) for a, b in pairwise(ends))
         return Process(KEY, (Node("begin", Kind.START_EVENT), *nodes, Node("end", Kind.END_EVENT)), flows)
 
     def _start(self, process: Any) -> None:

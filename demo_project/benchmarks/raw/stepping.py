@@ -18,7 +18,7 @@ from .sql import RawConnection
 _INSTANCE, _TOKEN, _VARIABLE, _HISTORY, _JOB = (
     model._meta.db_table for model in (ProcessInstance, Execution, Variable, ActivityInstance, Job)
 )
-_COLUMNS = [field.column for field in Job._meta.concrete_fields if field.column != "id"]
+_COLUMNS = [str(field.column) for field in Job._meta.concrete_fields if field.column != "id"]
 
 
 class StepLoop(Loop):
@@ -98,4 +98,3 @@ def steps(alias: str, ledger: Ledger, threads: int, count: int) -> Sample:
         for each in opened:
             each.close()
     return watch.sample(len(ids) * count)
-

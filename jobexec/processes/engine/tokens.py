@@ -187,6 +187,12 @@ class Tokens:
         self.variables.setdefault(place.id, {})[name] = value
         self._written[place.id, name] = None
 
+    def unset(self, place: Place, names: Iterable[str]) -> None:
+        """Variables of a scope are gone."""
+        for name in names:
+            del self.variables[place.id][name]
+            self._written[place.id, name] = None
+
     def forget(self, place: Place) -> None:
         """The variables of a scope are gone."""
         for name in self.variables.pop(place.id, ()):

@@ -25,7 +25,8 @@ from ..engine.rows import Token
 from ..engine.tokens import Tokens
 from ..models import Execution, ProcessInstance
 from ..store import definitions
-from ..store.jobs import STEP
+from ..store.items import keep_item
+from ..store.jobs import ITEM, STEP
 from ..store.load import load
 from . import results
 from .context import TaskContext, result_of
@@ -88,11 +89,31 @@ class _Waiting(NamedTuple):
     activity: UUID
 
 
-def _waiting(context: JobContext) -> _Waiting | None:
-    """The token that waits for this job; None if it has gone on, or was cancelled."""
+class ItemFunction(StepFunction):
+    """Runs a job function for one item of a long list. Its result is kept beside the token that waits for all of them;
+    the step that takes them all is that of the job that follows their batch."""
+
+    def __init__(self, function: JobFunction[..., Any]) -> None:
+        super().__init__(function)
+        self.name = f"{ITEM}{function.name}"
+        self.aliases = tuple(f"{ITEM}{alias}" for alias in function.aliases)
+
+    def execute(self, context: JobContext, arguments: Any) -> Any:
+        """Call the function and keep its result, once, however often it runs."""
+        batch = context.work.batch_id
+        token = _waiting(context, batch) if batch is not None else None
+        if token is None:
+            return None
+        result = results.checked(self.function.execute(context, arguments))
+        keep_item(context.using, token.root, token.id, context.id, result)
+        return None
+
+
+def _waiting(context: JobContext, job: UUID | None = None) -> _Waiting | None:
+    """The token that waits for this job, or for that batch; None if it has gone on, or was cancelled."""
     using, instance = context.using, context.work.process_instance_id
     root = ProcessInstance.objects.using(using).filter(pk=instance).values("root_id")
-    found = Execution.objects.using(using).filter(root_id__in=root, job_id=context.id)
+    found = Execution.objects.using(using).filter(root_id__in=root, job_id=job or context.id)
     row: Any = found.values_list("root_id", "pk", "activity_id").first()
     return _Waiting(*row) if row else None
 
@@ -114,6 +135,9 @@ def fails(context: JobContext, token: _Waiting, error: Exception) -> bool:
 
 def resolve(name: str) -> JobHandler | None:
     """The handler of a step, for jobexec's registry."""
+    if name.startswith(ITEM):
+        function = registered(name[len(ITEM) :])
+        return ItemFunction(function) if isinstance(function, JobFunction) else None
     if not name.startswith(STEP):
         return None
     function = registered(name[len(STEP) :])

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import router
 from django.db.models import Model, QuerySet
 
-from jobexec.models import JOB_TABLES, Job
+from jobexec.models import JOB_TABLES, Batch, Job
 
 from ..engine.rows import AT_JOBS, State
 from ..models import EventSubscription, Execution, ProcessInstance, UserTask, Variable
@@ -38,7 +38,7 @@ def _tokens_without_jobs(using: str) -> Iterator[Discrepancy]:
     rows = Execution.objects.using(using).filter(state__in=states).order_by("pk")
     for page in _pages(rows.values_list("instance_id", "element_id", "job_id")):
         ids = [job for *_, job in page if job is not None]
-        found: set[UUID] = set()
+        found = set(Batch.objects.using(using).filter(pk__in=ids).values_list("pk", flat=True))
         for table in JOB_TABLES:
             found |= set(table._base_manager.using(using).filter(pk__in=ids).values_list("pk", flat=True))
         for instance, element, job in page:

@@ -54,8 +54,13 @@ class Flush:
         ended = [row.id for row in changes.changed_instances if row.state not in rows.RUNNING]
         owners = [*changes.gone_tokens, *ended]
         self.statement.delete(Variable, "scope_id", owners)
+        names: dict[Any, list[str]] = {}
         for scope, name in changes.gone_variables:
-            Variable.objects.using(using).filter(scope_id=scope, name=name).delete()
+            names.setdefault(scope, []).append(name)
+        for scope, gone in names.items():
+            for start in range(0, len(gone), _PAGE):
+                rows_of_scope = Variable.objects.using(using).filter(scope_id=scope)
+                rows_of_scope.filter(name__in=gone[start : start + _PAGE]).delete()
         self.statement.delete(Execution, "id", changes.gone_tokens)
         self.statement.delete(EventSubscription, "id", changes.gone_subscriptions)
         self._delete_tasks()

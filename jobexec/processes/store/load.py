@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from django.db import connections
+
+from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.locks import lock_rows
 
 from ..definition import Trigger
@@ -44,12 +48,9 @@ def load(using: str, root: UUID, origin: ProcessInstance | None = None) -> Token
     ``origin`` is the row of its topmost instance, if that is known. What its definitions say cannot be there is not
     asked for.
     """
-    rows = Execution.objects.using(using).filter(root_id=root).order_by("pk")
-    tokens = [_token(row) for row in rows.values_list(*_TOKEN)]
-    variables: dict[UUID, dict[str, Any]] = {}
-    found = Variable.objects.using(using).filter(root_id=root)
-    for scope, name, value in found.values_list("scope_id", "name", "value"):
-        variables.setdefault(scope, {})[name] = value
+    spelled = dialect(using)
+    at_once = spelled.native_types and spelled.writes_in_with
+    tokens, variables = (_in_one_statement if at_once else _in_two_statements)(using, root)
     if origin is not None and all(token.called is None for token in tokens):
         instances = [origin]
     else:
@@ -57,6 +58,47 @@ def load(using: str, root: UUID, origin: ProcessInstance | None = None) -> Token
         instances = list(running.order_by("pk"))
     return Tokens([_instance(row) for row in instances], tokens, variables, _subscriptions(using, root, instances))
 
+
+Variables = dict[UUID, dict[str, Any]]
+
+
+def _in_two_statements(using: str, root: UUID) -> tuple[list[rows.Token], Variables]:
+    executions = Execution.objects.using(using).filter(root_id=root).order_by("pk")
+    variables: Variables = {}
+    found = Variable.objects.using(using).filter(root_id=root)
+    for scope, name, value in found.values_list("scope_id", "name", "value"):
+        variables.setdefault(scope, {})[name] = value
+    return [_token(row) for row in executions.values_list(*_TOKEN)], variables
+
+
+def _in_one_statement(using: str, root: UUID) -> tuple[list[rows.Token], Variables]:
+    tokens: list[rows.Token] = []
+    variables: Variables = {}
+    with connections[using].cursor() as cursor:
+        cursor.execute(_BOTH, [root, root])
+        for is_variable, *token, text in cursor.fetchall():
+            value = text if not isinstance(text, str) else json.loads(text)
+            if is_variable:
+                _, _, scope, name, *_ = token
+                variables.setdefault(scope, {})[name] = value
+            else:
+                tokens.append(_token((*token, value)))
+    tokens.sort(key=_by_id)
+    return tokens, variables
+
+
+def _by_id(token: rows.Token) -> UUID:
+    return token.id
+
+
+#: Tokens, and variables in the same columns; all names are our own.
+_BOTH = f"""
+SELECT false, id, instance_id, parent_id, element_id, flow_id, state, activity_id, entered_at, job_id,
+ called_instance_id, data FROM {Execution._meta.db_table} WHERE root_id = %s
+UNION ALL
+SELECT true, id, instance_id, scope_id, name, NULL, '', NULL, NULL, NULL, NULL, value
+FROM {Variable._meta.db_table} WHERE root_id = %s
+"""
 
 _TOKEN = (
     "pk", "instance_id", "parent_id", "element_id", "flow_id", "state", "activity_id", "entered_at", "job_id",
