@@ -16,7 +16,7 @@ from .engine.tokens import Tokens
 from .handlers.deliver import deliver
 from .handlers.signals import DELIVER
 from .handlers.starting import start_instance
-from .handlers.stepping import proceed
+from .handlers.stepping import proceed, proceed_beside
 from .handlers.steps import is_last
 from .store.incidents import RETRY
 from .store.items import gathered
@@ -29,12 +29,19 @@ from .store.timers import following
 def continue_token(context: JobContext, root: str, token: str) -> None:
     """Begin or leave an element. The step, and the end of this job, are one transaction."""
     event = Continue(UUID(token), context.id)
+
+    def step() -> None:
+        if context.work.exclusive:  # no other job of the instance runs meanwhile
+            proceed(context.using, UUID(root), event, savepoint=False)
+        else:
+            proceed_beside(context.using, UUID(root), event, context.work.tenant_id)
+
     if context.work.retries > 1:
-        proceed(context.using, UUID(root), event, savepoint=False)
+        step()
         return
     try:
         with transaction.atomic(using=context.using):
-            proceed(context.using, UUID(root), event, savepoint=False)
+            step()
     except Exception as error:
         failed = JobFailed(event.token, event.job, f"{type(error).__name__}: {error}")
         if not is_last(context, error) or proceed(context.using, UUID(root), failed, savepoint=False) is None:
