@@ -34,8 +34,10 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rangefilter",
     "jobexec",
+    "jobexec.processes",
     "demo_project.benchmarks",
     "demo_project.bookings",
+    "demo_project.workflows",
 ]
 
 MIDDLEWARE = [
@@ -75,6 +77,7 @@ FLIGHT_SERVICE = os.environ.get("DEMO_FLIGHTS", "http://127.0.0.1:8100")
 FLIGHT_SERVICE_TIMEOUT = 1.0  # seconds
 PAYMENT_REMINDER_DELAY = timedelta(days=3)
 MAIL_SERVER_TAKES = 0.05  # seconds for each letter
+TRAVEL_SERVICE_TAKES = 0.5  # seconds for each booking of the process Travel
 
 JOBEXEC = {
     "THREADS": 10,

@@ -1,4 +1,5 @@
 """Pictures of the admin for the documentation: `python docs/screenshots.py` writes docs/images/admin/*.png.
+With the beginnings of names, `python docs/screenshots.py page-process`, it writes these alone.
 
 Each page, light and dark, of a shop in a temporary SQLite database (screenshots_shop.py). Needs playwright and
 Chromium on PATH.
@@ -31,27 +32,36 @@ LISTS = (
     *("schedule", "jobkey", "taskresult"),
     *("externalworkerjob", "externalworker", "gatewayclient"),
 )
+PROCESSES = ("processdefinition", "processinstance", "usertask", "flow")
 
 
-def main() -> None:
+def main(*wanted: str) -> None:
+    """Make all pictures, or those whose names begin with one of these."""
     with tempfile.TemporaryDirectory() as folder:
         configure(Path(folder))
         import screenshots_external
+        import screenshots_processes
         import screenshots_schedules
         from screenshots_shop import Shop
 
         call_command("migrate", verbosity=0)
         shop = Shop()
-        rows = {**shop.open(), **screenshots_schedules.fill(), **screenshots_external.fill()}
-        shutil.rmtree(IMAGES, ignore_errors=True)
-        IMAGES.mkdir(parents=True)
+        processes = screenshots_processes.fill()  # first: it runs all jobs that are there
+        rows = {**shop.open(), **screenshots_schedules.fill(), **screenshots_external.fill(), **processes}
+        if not wanted:
+            shutil.rmtree(IMAGES, ignore_errors=True)
+        IMAGES.mkdir(parents=True, exist_ok=True)
         with serving() as address, browser() as chromium:
             for scheme in ("light", "dark"):
                 page = log_in(chromium, address, shop.admin, scheme)
                 for name, url in addresses(rows).items():
+                    if wanted and not name.startswith(wanted):
+                        continue
                     keep_alive()
                     page.goto(f"{address}{url}")
                     picture(page, IMAGES / f"{name}-{scheme}.png", MOST_OF.get(name.split("-")[0], MOST))
+                if wanted and "ask" not in wanted:
+                    continue
                 keep_alive()
                 ask(page, f"{address}{url_of('changelist', 'deadletterjob')}")
                 picture(page, IMAGES / f"ask-{scheme}.png")
@@ -70,7 +80,8 @@ def configure(folder: Path) -> None:
         ALLOWED_HOSTS=["*"],
         DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "shop.sqlite3")}},
         DEFAULT_AUTO_FIELD=demo.DEFAULT_AUTO_FIELD,
-        INSTALLED_APPS=[app for app in demo.INSTALLED_APPS if not app.startswith("demo_project")],
+        INSTALLED_APPS=[app for app in demo.INSTALLED_APPS if app.split(".")[0] not in ("demo_project", "jobexec")]
+        + ["jobexec", "jobexec.processes"],
         MIDDLEWARE=demo.MIDDLEWARE,
         TEMPLATES=demo.TEMPLATES,
         STATIC_URL="/static/",
@@ -85,12 +96,13 @@ def configure(folder: Path) -> None:
 def url_of(page: str, table: str, *arguments: Any) -> str:
     from django.urls import reverse
 
-    return reverse(f"admin:jobexec_{table}_{page}", args=arguments)
+    app = "jobexec_processes" if table in PROCESSES else "jobexec"
+    return reverse(f"admin:{app}_{'processinstance' if table == 'flow' else table}_{page}", args=arguments)
 
 
 def addresses(rows: dict[str, Any]) -> dict[str, str]:
     """The pages by the names of their pictures."""
-    lists = {f"list-{table}": url_of("changelist", table) for table in LISTS}
+    lists = {f"list-{table}": url_of("changelist", table) for table in (*LISTS, *PROCESSES[:3])}
     pages = {f"page-{table}": url_of("change", table, row.pk) for table, row in rows.items()}
     return {
         "dashboard": "/admin/jobexec/",
@@ -98,6 +110,7 @@ def addresses(rows: dict[str, Any]) -> dict[str, str]:
         **pages,
         "suspend": url_of("add", "suspension"),
         "add-schedule": url_of("add", "schedule"),
+        "page-processheat": f"{pages['page-processdefinition']}?show=runs",
     }
 
 
@@ -169,8 +182,10 @@ def picture(page: Any, path: Path, most: int = MOST) -> None:
     page.set_viewport_size({"width": WIDTH, "height": min(max(height, LEAST), most)})
     page.mouse.move(0, 0)
     page.evaluate("document.fonts.ready")
+    if page.locator("#jobexec-diagram").count():
+        page.wait_for_selector("#jobexec-diagram[data-state=drawn]")
     page.screenshot(path=str(path), animations="disabled", caret="hide")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

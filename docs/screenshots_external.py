@@ -8,7 +8,7 @@ from typing import Any
 from jobexec import clock, external_job, external_jobs, job
 from jobexec.models import ExternalWorker, ExternalWorkerJob, GatewayClient
 from jobexec.operations.external import Fetch, activate_jobs, fail_external_job
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 
 PAYMENT, LABEL = "payment", "print-label"
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         RetryIn,
         TooManyMessages,
     )
-    from .handlers.batch import JobBatch, batch, get_batch
+    from .handlers.batch import JobBatch, abatch, aget_batch, batch, get_batch
     from .handlers.calls import JobCall
     from .handlers.context import JobContext, current_job
     from .handlers.decorator import job
@@ -59,6 +59,8 @@ __all__ = [
     "RetryIn",
     "RetryPlan",
     "TooManyMessages",
+    "abatch",
+    "aget_batch",
     "aget_result",
     "batch",
     "current_job",
@@ -82,6 +84,8 @@ _HOMES = {
     "KeptResult": "handlers.results",
     "ReceivedMessage": "operations.values.messages",
     "RetryPlan": "retry",
+    "abatch": "handlers.batch",
+    "aget_batch": "handlers.batch",
     "aget_result": "handlers.results",
     "batch": "handlers.batch",
     "current_job": "handlers.context",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from typing import Any
 
 from django.apps import apps
@@ -69,7 +70,7 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_project(**kwargs: Any) -> list[CheckMessage]:
-    """E002 (USE_TZ), E005 (django-admin-rangefilter)."""
+    """E002 (USE_TZ), E005 (django-admin-rangefilter), W018 (JOBEXEC under another name)."""
     found: list[CheckMessage] = []
     if not django_settings.USE_TZ:
         found.append(Error("jobexec requires USE_TZ = True; got False.", hint=_HINT_USE_TZ, id="jobexec.E002"))
@@ -81,7 +82,18 @@ def check_project(**kwargs: Any) -> list[CheckMessage]:
                 id="jobexec.E005",
             )
         )
+    for name in dir(django_settings):
+        if _is_like_ours(name) and isinstance(getattr(django_settings, name), dict):
+            message = f"The setting {name} is not read: the settings of jobexec are in JOBEXEC."
+            found.append(Warning(message, hint=f"Rename {name}, if it was meant for jobexec.", id="jobexec.W018"))
     return found
+
+
+def _is_like_ours(name: str) -> bool:
+    plain = name.replace("_", "")
+    return name != "JOBEXEC" and (
+        plain.startswith("JOBEXEC") or bool(get_close_matches(plain, ["JOBEXEC"], cutoff=0.8))
+    )
 
 
 def check_handlers(**kwargs: Any) -> list[CheckMessage]:

@@ -34,8 +34,13 @@ AGAIN = timedelta(seconds=30)
 NOT_RECORDED = "its text is not recorded, because the job is encrypted"
 
 _MARK = f'"{FIELD}"'
-#: What searches, counters and statements need in a row; everything else in it is encrypted.
-_CLEAR = frozenset({"queue_name", "business_key", "element_id", "tags", "failures", "max_deliveries"})
+#: What searches, counters, statements and moves need in a row; everything else in it is encrypted.
+_CLEAR = frozenset(
+    {
+        *("queue_name", "business_key", "element_id", "tags", "failures", "max_deliveries"),
+        *("keep_result", "lease_token"),
+    }
+)
 _NONCE = 12
 
 
@@ -153,13 +158,14 @@ def _outline(callback: Any) -> Any:
 # Results: bound to the job.
 
 
-def seal_result(text: str, id: UUID) -> str:
-    """The JSON of a return value as an envelope."""
-    return _dump({FIELD: encrypt(text, "result", id.hex)})
+def stored_result(text: str, id: UUID, *, secret: bool) -> str:
+    """The JSON of a return value for storage: in an envelope if it is ``secret``, otherwise as it is.
 
-
-def plain_result(text: str) -> str:
-    """The JSON of a return value for storage as it is; one that looks like an envelope is marked as none."""
+    One that looks like an envelope is marked as none. Raises :class:`~jobexec.exceptions.InvalidJob` without a usable
+    key.
+    """
+    if secret:
+        return _dump({FIELD: encrypt(text, "result", id.hex)})
     if not may_be_sealed(text) or envelope_of(json.loads(text)) is None:
         return text
     return f'{{"{FIELD}": {{"version": 0, "value": {text}}}}}'

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model
+from django.utils.functional import Promise
 
 from .exceptions import InvalidJob
 
@@ -18,7 +19,18 @@ _BRACKETS = b"[]{}"
 _NO_BRACKETS = bytes(set(range(256)) - set(_BRACKETS))
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
 _ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
-_ENCODER = DjangoJSONEncoder(allow_nan=False)
+
+
+class _Encoder(DjangoJSONEncoder):
+    """Django's, but not for lazy translations: whichever language is active now would decide about the text."""
+
+    def default(self, o: Any) -> Any:
+        if isinstance(o, Promise):
+            raise TypeError("it is a lazy text, which depends on the active language; pass str() of it")
+        return super().default(o)
+
+
+_ENCODER = _Encoder(allow_nan=False)
 # Escapes of U+0000 or of half a surrogate pair: check_json refuses some of them and accepts others.
 _SUSPECT = re.compile(r"\\u(?:0000|d[89a-f])")
 
@@ -58,7 +70,7 @@ def is_too_deep(text: str) -> bool:
 def check_json(name: str, value: Any) -> None:
     """Raise InvalidJob if a value is not JSON by Django's encoder and all supported databases."""
     try:
-        text = json.dumps(value, cls=DjangoJSONEncoder, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(value, cls=_Encoder, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         if isinstance(value, Model):
             raise InvalidJob(

@@ -1,8 +1,8 @@
 """Which arguments are sensitive, and what is shown in their place.
 
-A name is sensitive if a handler declares it (``@job(sensitive=...)``) or if it contains one of SENSITIVE_ARGUMENTS.
-Everything nested below a sensitive name is. (Own decision; Django's counterparts are ``sensitive_variables`` and the
-names that its error reports cleanse.)
+A name is sensitive if a handler declares it (``@job(sensitive=...)``), or if it contains one of SENSITIVE_ARGUMENTS or,
+of process variables, one of SENSITIVE in PROCESSES. Everything nested below a sensitive name is. (Own decision;
+Django's counterparts are ``sensitive_variables`` and the names that its error reports cleanse.)
 """
 
 from __future__ import annotations
@@ -33,18 +33,24 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d)")
 
 def is_sensitive(name: str, named: Collection[str] = ()) -> bool:
     """Whether the value of this name is hidden; ``named`` are names that always are, whatever the settings."""
-    return name in named or _is_by_words(name, get_settings().sensitive_arguments)
+    return name in named or contains_one_of(name, _words())
+
+
+def _words() -> tuple[str, ...]:
+    settings = get_settings()
+    return settings.sensitive_arguments + settings.processes.sensitive
 
 
 def may_be_within(text: str) -> bool:
-    """Whether an entry of SENSITIVE_ARGUMENTS occurs in a text, a name or the JSON of many."""
+    """Whether one of the words of the settings occurs in a text, a name or the JSON of many."""
     # Not a regular expression: one for all words takes twenty times as long, and this runs for each failure.
     lower = text.lower()
-    return any(form in lower for form in _spellings(get_settings().sensitive_arguments))
+    return any(form in lower for form in _spellings(_words()))
 
 
 @lru_cache(maxsize=4096)
-def _is_by_words(name: str, words: tuple[str, ...]) -> bool:
+def contains_one_of(name: str, words: tuple[str, ...]) -> bool:
+    """Whether one of the words is in a name, however it is spelled there."""
     return any(form in name.lower() for form in _spellings(words))
 
 

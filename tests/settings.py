@@ -5,6 +5,7 @@ from demo_project.settings import (  # noqa: F401
     FLIGHT_SERVICE_TIMEOUT,
     MAIL_SERVER_TAKES,
     PAYMENT_REMINDER_DELAY,
+    TRAVEL_SERVICE_TAKES,
 )
 from tests.support.suite import databases
 
@@ -32,6 +33,7 @@ INSTALLED_APPS = [
     "jobexec.processes",
     "demo_project.benchmarks",
     "demo_project.bookings",
+    "demo_project.workflows",
     "tests.support",
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import threading
-from datetime import date
+from datetime import date, timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -19,8 +19,8 @@ from demo_project.bookings.models import Booking, Ticket
 from demo_project.bookings.services import book
 from jobexec.exceptions import DoNotRetry
 from jobexec.executor.execute_now import execute_now
-from jobexec.models import BlockedJob, DeadLetterJob, Job, TimerJob
-from jobexec.testing import ManualExecutor
+from jobexec.models import BlockedJob, DeadLetterJob, Job
+from jobexec.testing import ManualExecutor, controlled_clock
 
 pytestmark = [pytest.mark.urls("demo_project.urls"), pytest.mark.django_db(transaction=True)]
 
@@ -108,19 +108,41 @@ def test_a_trip_that_ends_before_it_begins_is_refused(client):
     assert not _waiting()
 
 
-def test_the_last_ticket_confirms_the_booking(client, flight_service, tmp_path):
+def test_the_last_ticket_confirms_the_booking(client, flight_service, tmp_path, settings):
     booking = book(_booking())
     _run_tickets(booking)
     assert {ticket.kind for ticket in booking.tickets.all()} == set(Ticket.Kind)
     execute_now(Job.objects.get().pk)
     booking.refresh_from_db()
     assert booking.state == Booking.State.CONFIRMED
-    assert TimerJob.objects.get().handler_type.endswith("remind_of_payment")
+    assert BlockedJob.objects.get().handler_type == jobs.remind_of_payment.name
     voucher = b"".join(client.get(f"/bookings/{booking.pk}/voucher/").streaming_content).decode()
     assert all(ticket.reference in voucher for ticket in booking.tickets.all())
     assert accounts()["problems"] == []
-    execute_now(TimerJob.objects.get().pk)
+    with controlled_clock() as clock:
+        clock.advance(settings.PAYMENT_REMINDER_DELAY + timedelta(seconds=1))
+        ManualExecutor().run_until_empty()
     assert "Ada Byron" in (tmp_path / "reminders" / f"booking-{booking.pk}.txt").read_text()
+    assert not (tmp_path / "receipts").exists()
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["the job waits", "the job comes later"])
+def test_a_payment_reaches_the_job_that_waits_for_it(client, tmp_path, waits):
+    booking = _booking()
+    booking.save()
+    jobs.letters.write_voucher(booking)
+    if waits:
+        jobs.confirm_booking.enqueue(booking.pk)
+        ManualExecutor().run_until_empty()
+        assert "Pay</button>" in client.get(f"/bookings/{booking.pk}/?live").content.decode()
+    assert client.post(f"/bookings/{booking.pk}/pay/").status_code == 302
+    if not waits:
+        jobs.confirm_booking.enqueue(booking.pk)
+    ManualExecutor().run_until_empty()
+    assert not BlockedJob.objects.exists()
+    assert "by card" in (tmp_path / "receipts" / f"booking-{booking.pk}.txt").read_text()
+    assert not (tmp_path / "reminders").exists()
+    assert "Pay</button>" not in client.get(f"/bookings/{booking.pk}/?live").content.decode()
 
 
 def test_a_job_that_runs_twice_books_and_confirms_once(flight_service):

@@ -43,7 +43,7 @@ assert_type(plain.using(unique="key", on_conflict="raise").enqueue(1, text="a"),
 plain.enqueue("1")  # type: ignore[arg-type]
 plain.using(unique=True).enqueue()  # type: ignore[call-arg]
 plain.using(on_conflict="explode")  # type: ignore[arg-type]
-plain.using(unique_for="a day")  # type: ignore[arg-type]
+plain.using(unique_for=["a day"])  # type: ignore[arg-type]
 
 assert_type(with_options.enqueue(1, flag=True), Row)
 with_options.enqueue(1, True)  # type: ignore[call-arg]

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import Avg, Count, Max, Q
 
+from demo_project.workflows.status import problems, processes
 from jobexec.models import HANDLER_TABLES, DeadLetterJob, JobLog, LogState
 
 from .letters import voucher_path
@@ -22,7 +23,8 @@ def accounts() -> dict[str, Any]:
         "tickets": Ticket.objects.count(),
         "handlers": _handlers(),
         "dead_letters": list(_dead_letters()),
-        "problems": list(_problems()),
+        "processes": processes(),
+        "problems": [*_problems(), *problems()],
     }
 
 
@@ -48,8 +50,8 @@ def _handlers() -> list[dict[str, Any]]:
 def _dead_letters() -> Iterator[dict[str, Any]]:
     for job in DeadLetterJob.objects.order_by("died_at", "pk"):
         yield {
-            "booking": job.process_instance_id,
-            "handler": short(job.handler_type),
+            "of": job.correlation_id or job.process_instance_id,
+            "handler": job.failed_activity_id or short(job.handler_type),
             "attempts": job.attempts,
             "message": job.exception_message,
         }

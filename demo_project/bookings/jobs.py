@@ -1,8 +1,10 @@
 """The jobs of a booking. jobexec finds this module by its name.
 
 book_hotel ─────────┐
-book_flight ────────┼─ the last of them ─> confirm_booking ─ three days later ─> remind_of_payment
+book_flight ────────┼─ the last of them ─> confirm_booking ─ paid, or three days later ─> remind_of_payment
 book_concert_tickets┘
+
+remind_of_payment waits for the message that the visitor has paid, and runs without it after three days.
 """
 
 import time
@@ -15,6 +17,9 @@ from jobexec import JobContext, job
 
 from . import flights, letters
 from .models import Booking, Ticket
+
+#: The message that a visitor has paid; its key is that of the booking.
+PAID = "paid"
 
 
 # Only the database is touched, so the ticket and the end of the job are one transaction: exactly once.
@@ -49,14 +54,20 @@ def confirm_booking(booking_id: int) -> None:
     booking.state, booking.confirmed_at = Booking.State.CONFIRMED, timezone.now()
     booking.save(update_fields=["state", "confirmed_at"])
     reminder = remind_of_payment.using(
-        process_instance_id=booking.process_instance_id, delay=settings.PAYMENT_REMINDER_DELAY
+        process_instance_id=booking.process_instance_id,
+        wait_for=(PAID, booking.pk),
+        wait_timeout=settings.PAYMENT_REMINDER_DELAY,
     )
     reminder.enqueue(booking.pk)
 
 
+# With the message of the payment, or after the timeout without one: services.pay publishes it.
 @job(process_definition_key="booking", category="mail")
-def remind_of_payment(booking_id: int) -> None:
+def remind_of_payment(context: JobContext, booking_id: int) -> None:
     booking = Booking.objects.get(pk=booking_id)
+    if context.message is not None:
+        letters.write_receipt(booking, context.message.payload["card"])
+        return
     letters.write_reminder(booking)
     Booking.objects.filter(pk=booking_id).update(reminded_at=timezone.now())
 

@@ -26,6 +26,15 @@ def write_reminder(booking: Booking) -> Path:
     return _write(path, render_to_string("bookings/reminder.txt", _about(booking)))
 
 
+def receipt_path(booking: Booking) -> Path:
+    return Path(settings.MEDIA_ROOT) / "receipts" / f"booking-{booking.pk}.txt"
+
+
+def write_receipt(booking: Booking, card: str) -> Path:
+    """Write the receipt of a payment and return where it is."""
+    return _write(receipt_path(booking), f"{booking.visitor} has paid the trip to {booking.city} by {card}.\n")
+
+
 def write_newsletter(booking: Booking) -> Path:
     """Write the newsletter to the visitor of a booking and return where it is."""
     path = Path(settings.MEDIA_ROOT) / "newsletters" / f"booking-{booking.pk}.txt"

@@ -2,7 +2,9 @@
 
 from django.db import transaction
 
-from .jobs import book_concert_tickets, book_flight, book_hotel
+from jobexec import publish_message
+
+from .jobs import PAID, book_concert_tickets, book_flight, book_hotel
 from .models import Booking
 
 
@@ -17,3 +19,8 @@ def book(booking: Booking) -> Booking:
         for job in (book_hotel, book_flight, book_concert_tickets):
             job.using(process_instance_id=booking.process_instance_id).enqueue(booking.pk)
     return booking
+
+
+def pay(booking: Booking, card: str) -> None:
+    """Tell the job that waits for the payment. Its message is kept for a while, should the job not wait yet."""
+    publish_message(PAID, key=booking.pk, payload={"card": card}, ttl="PT1H")

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import Count, Q
 from django.urls import reverse
 
-from jobexec.models import HANDLER_TABLES, AbstractJob, DeadLetterJob, Job, JobLog, LogState, TimerJob
+from jobexec import clock
+from jobexec.models import (
+    HANDLER_TABLES,
+    AbstractJob,
+    BlockedJob,
+    DeadLetterJob,
+    ExternalWorkerJob,
+    Job,
+    JobLog,
+    LogState,
+    TimerJob,
+)
 
+from .jobs import remind_of_payment
 from .models import Booking, Ticket
 
+#: Timers that `demo --once` waits for: those of the processes, not a refund's next attempt in five minutes.
+SOON = timedelta(minutes=1)
 #: Bookings that are on their way, and do not wait for a person.
 REQUESTED = Q(state=Booking.State.REQUESTED, attention=False)
 
@@ -22,13 +37,15 @@ def snapshot() -> dict[str, int]:
         bookings=Count("pk"), confirmed=Count("pk", filter=Q(state=Booking.State.CONFIRMED))
     )
     executable = Job.objects.aggregate(due=Count("pk"), running=Count("pk", filter=Q(lock_owner__isnull=False)))
-    timers = TimerJob.objects.aggregate(
-        retries=Count("pk", filter=Q(attempts__gt=0)), reminders=Count("pk", filter=Q(attempts=0))
-    )
+    waiting = {
+        "retries": TimerJob.objects.filter(attempts__gt=0).count(),
+        "reminders": BlockedJob.objects.filter(handler_type=remind_of_payment.name).count(),
+        "later": ExternalWorkerJob.objects.count() + TimerJob.objects.filter(due_date__lt=clock.now() + SOON).count(),
+    }
     dead = DeadLetterJob.objects.aggregate(dead_letters=Count("pk"))
     attention = {"attention": Booking.objects.with_attention().filter(attention=True).count()}
     attempts = {"attempts": JobLog.objects.exclude(state=LogState.CREATED).count()}
-    counts = bookings | attention | executable | timers | dead | attempts
+    counts = bookings | attention | executable | waiting | dead | attempts
     counts["requested"] = Booking.objects.with_attention().filter(REQUESTED).count()
     return counts
 

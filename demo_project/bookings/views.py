@@ -6,15 +6,15 @@ from django.core.paginator import Paginator
 from django.db.models import Q, QuerySet
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST
 
 from demo_project.flaky_service import CITIES
 
-from . import status
+from . import services, status
 from .forms import BookingForm
-from .letters import voucher_path
+from .letters import receipt_path, voucher_path
 from .models import Booking
 from .newsletter import latest_newsletters, send_newsletter
-from .services import book
 
 PER_PAGE = 15
 SHOWN = {
@@ -35,7 +35,7 @@ def new(request: HttpRequest) -> HttpResponse:
     """Book a trip. The answer does not wait for the tickets: the jobs get them."""
     form = BookingForm(request.POST or None, label_suffix="")
     if request.method == "POST" and form.is_valid():
-        return redirect(book(form.instance))
+        return redirect(services.book(form.instance))
     return render(request, "bookings/new.html", {"form": form, "cities": sorted(CITIES)})
 
 
@@ -44,7 +44,16 @@ def detail(request: HttpRequest, pk: int) -> HttpResponse:
     booking = get_object_or_404(Booking.objects.with_attention(), pk=pk)
     jobs, log = status.jobs_of(booking), status.log_of(booking)
     context = {"booking": booking, "tickets": status.tickets_of(booking), "jobs": jobs, "log": log}
-    return _live(request, "detail", context | {"has_voucher": voucher_path(booking).exists()})
+    paid = receipt_path(booking).exists()
+    return _live(request, "detail", context | {"has_voucher": voucher_path(booking).exists(), "paid": paid})
+
+
+@require_POST
+def pay(request: HttpRequest, pk: int) -> HttpResponse:
+    """What a payment provider's webhook would do: publish the message that the job of the booking waits for."""
+    booking = get_object_or_404(Booking, pk=pk)
+    services.pay(booking, "card")
+    return redirect(booking)
 
 
 def newsletter(request: HttpRequest) -> HttpResponse:

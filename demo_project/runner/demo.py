@@ -21,6 +21,8 @@ from .table import report
 
 EXIT_DONE, EXIT_PROBLEMS, EXIT_INTERRUPTED = 0, 1, 130
 PORT = 8000
+#: The types of jobs that the worker of the orders does.
+WORK = ("process-payment", "fetch-items", "ship-parcel")
 HOST = "127.0.0.1"
 
 
@@ -68,6 +70,7 @@ class Demo:
         stage.run("migrate", "migrate", "-v", "0")
         stage.environment["DEMO_FLIGHTS"] = self._start_flights()
         say(stage.run("load_bookings", "load_bookings", "--limit", str(self.options.bookings)).strip())
+        say(stage.run("load_processes", "load_processes").strip())
 
     def _start_flights(self) -> str:
         service = self.stage.start("flight service", "-m", "demo_project.flaky_service", "--port", "0")
@@ -84,18 +87,31 @@ class Demo:
     # Once.
 
     def _once(self) -> int:
+        self._start_worker(self._start_site())
         status = self._start_status()
-        executor = self.stage.manage("executor", "runjobexecutor", "--until-empty")
         start = self.screen.seconds
-        while executor.exit_code is None:
-            self._turn(status, executor)
-        self.stage.ended(executor)
+        self._work(status)
+        while self._has_more():
+            self._work(status)
         seconds = self.screen.seconds - start
         accounts = json.loads(self.stage.run("accounts", "demo_status", "--accounts"))
         self.screen.say()
         for line in report(accounts, self._flight_report(), seconds):
             self.screen.say(line)
         return EXIT_PROBLEMS if accounts["problems"] else EXIT_DONE
+
+    def _work(self, status: Child) -> None:
+        executor = self.stage.manage("executor", "runjobexecutor", "--until-empty")
+        while executor.exit_code is None:
+            self._turn(status, executor)
+        self.stage.ended(executor)
+
+    def _has_more(self) -> bool:
+        """Whether something is due that came from outside, or a timer; waits for those that come soon."""
+        while True:
+            counts = json.loads(self.stage.run("count", "demo_status"))
+            if counts["due"] or not counts["later"]:
+                return bool(counts["due"])
 
     def _flight_report(self) -> dict[str, Any]:
         with urlopen(self.stage.environment["DEMO_FLIGHTS"], timeout=10) as answer:
@@ -105,7 +121,11 @@ class Demo:
     # Live.
 
     def _live(self) -> int:
+        self.stage.environment["DJANGO_SUPERUSER_PASSWORD"] = "admin"
+        user = ("--noinput", "--username", "admin", "--email", "admin@example.com")
+        self.stage.run("createsuperuser", "createsuperuser", *user)
         site = self._start_site()
+        self._start_worker(site)
         status = self._start_status()
         executor = self.stage.manage("executor", "runjobexecutor")
         self.stage.wait(executor.first_line, seconds=30)
@@ -125,9 +145,6 @@ class Demo:
         self.stage.pause(TURN)
 
     def _start_site(self) -> str:
-        self.stage.environment["DJANGO_SUPERUSER_PASSWORD"] = "admin"
-        user = ("--noinput", "--username", "admin", "--email", "admin@example.com")
-        self.stage.run("createsuperuser", "createsuperuser", *user)
         address = f"{HOST}:{_port(self.options.port, usual=self.screen.live)}"
         self.stage.environment["DEMO_DEBUG"] = "1"  # runserver serves the static files only with DEBUG
         self.stage.manage("site", "runserver", "--noreload", address)
@@ -135,11 +152,20 @@ class Demo:
         self.stage.wait(lambda: _answers(f"http://{address}/"), seconds=30)
         return f"http://{address}/"
 
+    def _start_worker(self, site: str) -> None:
+        """A program outside of Django, with a client of its own that may do nothing else."""
+        types = [word for type in WORK for word in ("--type", type)]
+        permissions = ("--permission", "work", "--permission", "publish")
+        made = self.stage.run("client", "gatewayclient", "add", "shop", *types, *permissions, "--json")
+        self.stage.environment["DEMO_WORKER"] = f"shop:{json.loads(made)['secret']}"
+        self.stage.start("worker", "-m", "demo_project.worker", "--gateway", f"{site}camunda")
+
     def _say_where(self, site: str) -> None:
         say = self.screen.say
         say()
         say(f"  The site        {site}")
         say(f"  Book a trip     {site}book/")
+        say(f"  Processes       {site}processes/")
         say(f"  The admin       {site}admin/   (user admin, password admin)")
         say(f"  Dead letters    {site}admin/jobexec/deadletterjob/")
         say(f"  Resources       {site}admin/jobexec/resource/")

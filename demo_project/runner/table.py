@@ -11,12 +11,29 @@ SHOWN = 15
 
 def report(accounts: dict[str, Any], flights: dict[str, Any], seconds: float) -> Iterator[str]:
     """The lines of the whole report."""
-    yield from _table([HEADERS, *map(_handler, accounts["handlers"]), _sum(accounts["handlers"])])
+    handlers = [HEADERS, *map(_handler, accounts["handlers"]), _sum(accounts["handlers"])]
+    yield from _table(handlers, summed=len(handlers) - 1)
+    yield ""
+    yield from _table(_processes(accounts["processes"]))
     yield ""
     yield from _dead_letters(accounts["dead_letters"])
     yield from _summary(accounts, flights, seconds)
     for problem in accounts["problems"]:
         yield f"PROBLEM: {problem}"
+
+
+def _processes(rows: Sequence[dict[str, Any]]) -> list[Sequence[str]]:
+    lines = [
+        (
+            row["process"],
+            str(row["instances"]),
+            ", ".join(f"{count} {element}" for element, count in row["ended"].items()) or "-",
+            str(row["waiting"]),
+            str(row["incidents"]),
+        )
+        for row in rows
+    ]
+    return [("process", "started", "ended", "waiting", "incidents"), *lines]
 
 
 def _handler(row: dict[str, Any]) -> tuple[str, ...]:
@@ -33,11 +50,12 @@ def _sum(rows: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     return ("all", *(str(sum(column)) for column in zip(*map(_numbers, rows), strict=True)), "", "")
 
 
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _table(rows: Sequence[Sequence[str]], summed: int | None = None) -> Iterator[str]:
+    """``summed`` is the number of a row below a rule, of sums."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rule = "  ".join("-" * width for width in widths)
     for number, row in enumerate(rows):
-        if number in (1, len(rows) - 1):
+        if number in (1, summed):
             yield rule
         first, *others = (
             cell.ljust(width) if not i else cell.rjust(width)
@@ -51,7 +69,7 @@ def _dead_letters(letters: Sequence[dict[str, Any]]) -> Iterator[str]:
         return
     yield "Dead letters (the flight service fails one time in three; after three attempts a person must look):"
     for letter in letters[:SHOWN]:
-        yield f"  {letter['booking']}: {letter['handler']}, {letter['attempts']} attempts. {letter['message']}"[:118]
+        yield f"  {letter['of']}: {letter['handler']}, {letter['attempts']} attempts. {letter['message']}"[:118]
     if len(letters) > SHOWN:
         yield f"  and {len(letters) - SHOWN} more"
     yield ""
@@ -63,7 +81,7 @@ def _summary(accounts: dict[str, Any], flights: dict[str, Any], seconds: float) 
     yield (
         f"{totals['bookings']} bookings: {totals['confirmed']} confirmed, {totals['attention']} with a dead letter, "
         f"{len(accounts['problems'])} problems. {accounts['tickets']} tickets, each once. "
-        f"{totals['reminders']} payment reminders wait for their day."
+        f"{totals['reminders']} payment reminders wait for the money, or for their day."
     )
     yield f"The flight service was called {calls} times and failed {failed} times."
     yield f"{seconds:.1f} s for {totals['attempts']} attempts ({totals['attempts'] / seconds:.0f} a second)."

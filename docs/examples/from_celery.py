@@ -12,6 +12,8 @@ from demo_project.bookings import flights
 from demo_project.bookings.models import Booking, Ticket
 from jobexec import DoNotRetry, JobContext, RetryIn, RetryPlan, job
 from jobexec.operations import cancel
+from jobexec.processes import call, chain, flow, item, parallel, previous
+from jobexec.processes.models import ProcessInstance
 
 
 @job(retries="R6/PT1M", category="mail")
@@ -82,6 +84,67 @@ def book_ticket(booking_id: int, kind: str) -> None:
 
 def book_tickets(booking: Booking) -> None:
     book_ticket.enqueue_many((booking.pk, kind) for kind in Ticket.Kind.values)
+
+
+@job
+def price_of(booking_id: int, kind: str) -> int:
+    return len(kind) * Booking.objects.get(pk=booking_id).nights
+
+
+@job
+def total(prices: list[int]) -> int:
+    return sum(prices)
+
+
+@job(retries="R2/PT0S")
+def charge(booking_id: int, amount: int) -> str:
+    if amount > 100:
+        raise ValueError("the card is limited")
+    return f"{amount} of booking {booking_id}"
+
+
+@job
+def apologise(booking_id: int) -> None:
+    send_mail("We are sorry", "The card is limited.", None, [Booking.objects.get(pk=booking_id).email])
+
+
+@job
+def send_vouchers(booking_ids: list[int]) -> int:
+    for booking_id in booking_ids:
+        send_voucher(booking_id)
+    return len(booking_ids)
+
+
+def in_a_chain(booking: Booking) -> ProcessInstance:
+    return chain(price_of.s(booking.pk, "hotel"), call(charge, booking.pk, previous)).start()
+
+
+def in_a_group(booking: Booking) -> ProcessInstance:
+    return parallel(*(price_of.s(booking.pk, kind) for kind in Ticket.Kind.values)).start()
+
+
+def in_a_chord(booking: Booking) -> ProcessInstance:
+    prices = parallel(*(price_of.s(booking.pk, kind) for kind in Ticket.Kind.values))
+    return chain(prices, call(total, previous), call(charge, booking.pk, previous)).start()
+
+
+def in_a_map(booking: Booking) -> None:
+    with flow("prices", business_key=str(booking.pk)) as f:
+        prices = f.map(price_of, booking.pk, item, over=Ticket.Kind.values)
+        f.step(total, prices.result, after=prices)
+
+
+def with_link_error(booking: Booking, amount: int) -> None:
+    with flow("charge", business_key=str(booking.pk)) as f:
+        charged = f.step(charge, booking.pk, amount)
+        f.step(send_voucher, booking.pk, after=charged)
+        f.step(apologise, booking.pk, after=charged.failed)
+
+
+def in_chunks(booking_ids: list[int], size: int = 100) -> None:
+    chunks = [booking_ids[first : first + size] for first in range(0, len(booking_ids), size)]
+    with flow("vouchers") as f:
+        f.map(send_vouchers, over=chunks)
 
 
 @job(timeout=300)

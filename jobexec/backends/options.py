@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Any
 
 from jobexec.exceptions import InvalidJob
-from jobexec.handlers.options import JobOptions, check_options
+from jobexec.handlers.options import JobOptions, check_options, seconds, unknown_option
 from jobexec.retry import RetryPlan
 
 #: Options that a task has elsewhere, and where.
@@ -89,8 +88,7 @@ def check_task_options(options: Mapping[str, Any], *, handler: bool = True) -> N
         if name in ELSEWHERE:
             raise InvalidJob(f"{name}: not an option of a task; {ELSEWHERE[name]}.")
         if name not in known:
-            close = get_close_matches(str(name), known, n=1)
-            raise InvalidJob(f"Unknown option {name!r}." + (f" Did you mean {close[0]!r}?" if close else ""))
+            raise unknown_option(name, known)
     for name in OF_HANDLER:
         _check_names(name, options.get(name, ()))
     check_options(of_job(options))
@@ -122,6 +120,5 @@ def check_call_options(options: Mapping[str, Any]) -> None:
 def moment(name: str, value: Any, now: Callable[[], Any]) -> Any:
     """``run_after`` or ``delay`` of a call as a datetime for django.tasks, which checks any other value itself."""
     if name == "delay":
-        check_options({"delay": value})
-        value = value if isinstance(value, timedelta) else timedelta(seconds=value)
+        value = seconds("delay", value)
     return now() + value if isinstance(value, timedelta) else value

@@ -21,5 +21,5 @@ class TaskCallOptions(CommonOptions, total=False):
     priority: int
     queue_name: str
     run_after: datetime | timedelta
-    delay: timedelta | float
+    delay: timedelta | float | str
     backend: str

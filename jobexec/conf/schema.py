@@ -9,6 +9,7 @@ from typing import Any
 
 from jobexec.conf import values
 from jobexec.conf.alerts import AlertTarget, alerts, site_url
+from jobexec.conf.processes import ProcessSettings, processes
 from jobexec.conf.resources import Resources, resources
 from jobexec.exceptions import InvalidSettings
 
@@ -150,6 +151,7 @@ class Settings:
     batch_category: str | None = field(default=None, metadata=_by(values.category))
     batch_priority: int = field(default=0, metadata=_by(values.integer(-1_000_000, 1_000_000)))
     result_ttl: timedelta | None = field(default=timedelta(days=7), metadata=_by(values.duration(none=True)))
+    arguments_max_size: int = field(default=1_048_576, metadata=_by(values.integer(values.SMALLEST_LIMIT, 2**30)))
     result_max_size: int = field(default=262_144, metadata=_by(values.integer(0, 2**30)))
     external_max_payload: int = field(default=4_000_000, metadata=_by(values.integer(1000, 2**30)))
     message_max_payload: int = field(default=65_536, metadata=_by(values.integer(0, 2**24)))
@@ -163,6 +165,7 @@ class Settings:
     encryption_keys: Mapping[str, Any] | None = field(default=None, metadata=_by(values.encryption_keys), repr=False)
     follow_ups: bool = field(default=True, metadata=_by(values.boolean))
     resources: Resources = field(default=Resources(), metadata=_by(resources))
+    processes: ProcessSettings = field(default=ProcessSettings(), metadata=_by(processes))
     dead_letter_alerts: Mapping[str, AlertTarget] | None = field(default=None, metadata=_by(alerts), repr=False)
     site_url: str | None = field(default=None, metadata=_by(site_url))
     misfire_threshold: timedelta = field(default=_seconds(60), metadata=_by(values.duration()))

@@ -21,21 +21,24 @@ Parser: TypeAlias = Callable[[Any], Any]
 #: The length of the columns that store a name of a category, a node or a deployment.
 MAX_NAME_LENGTH = 100
 
+#: The lowest limit of the size of arguments, in bytes: those of fewer are not compared with the setting.
+SMALLEST_LIMIT = 1_000
+
 #: A category of this weight beside one of weight 1 leaves it one job in this many.
 MAX_WEIGHT = 1_000
 
 _LONGEST = timedelta(days=36525)
-_DURATION = "a timedelta, a number of seconds, or an ISO 8601 duration without months and years"
+DURATION = "a timedelta, a number of seconds, or an ISO 8601 duration without months and years"
 
 
 def duration(*, zero: bool = False, none: bool = False) -> Parser:
     """A duration, stored as a timedelta; 0 and None only if allowed."""
-    expected = f"{_DURATION}, {'at least 0' if zero else 'more than 0'}{', or None' if none else ''}"
+    expected = f"{DURATION}, {'at least 0' if zero else 'more than 0'}{', or None' if none else ''}"
 
     def parse(value: Any) -> timedelta | None:
         if value is None and none:
             return None
-        result = _timedelta(value)
+        result = to_timedelta(value)
         if result is None or result < timedelta(0) or result > _LONGEST or (not result and not zero):
             raise ValueError(expected)
         return result
@@ -43,7 +46,7 @@ def duration(*, zero: bool = False, none: bool = False) -> Parser:
     return parse
 
 
-def _timedelta(value: Any) -> timedelta | None:
+def to_timedelta(value: Any) -> timedelta | None:
     if isinstance(value, timedelta):
         return value
     try:

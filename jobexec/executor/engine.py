@@ -115,7 +115,13 @@ class Engine(Service):
             acquisition.may_acquire = self.settlement.has_room
 
     def _home(self, stopping: Callable[[], bool]) -> FollowUps:
-        return FollowUps(self.node, self._pool, self.acquisitions, self.settlement.submit, stopping)
+        return FollowUps(
+            self.node,
+            self._pool,
+            self.acquisitions,
+            self.settlement.submit,
+            stopping=lambda: stopping() or self.node.paused,
+        )
 
     def _listening(self) -> bool:
         return self._source is not None and self._source.listening

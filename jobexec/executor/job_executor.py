@@ -177,6 +177,11 @@ class JobExecutor(Service):
         return apart and self.pool.empty and all(engine.settlement.empty for engine in self.engines.values())
 
     @property
+    def to_drain(self) -> bool:
+        """Whether an operator wants this process to end."""
+        return any(engine.node.to_drain for engine in self.engines.values())
+
+    @property
     def running_jobs(self) -> int:
         """How many jobs run on its threads and in their own processes."""
         return self.pool.load()["busy_threads"] + (self.solitude.running if self.solitude else 0)

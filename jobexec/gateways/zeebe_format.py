@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import NamedTuple
+
+from jobexec.operations.external.types import ActivatedJob
 
 #: The release of Camunda 8 whose contract the responses follow; clients check it.
 CONTRACT = "8.10.0"
@@ -26,6 +29,28 @@ def key(id: str) -> int:
         return NO_KEY
     number = int(id)
     return number if number <= _MOST else NO_KEY
+
+
+class ProcessKeys(NamedTuple):
+    """The numbers of the process of an activated job; ``NO_KEY`` where there is none."""
+
+    instance: int
+    root: int
+    definition: int
+    element_instance: int
+    version: int
+
+
+def process_keys(job: ActivatedJob) -> ProcessKeys:
+    """The numbers of a job's process: those that it brings, else its ids. Its own stands for its element's."""
+    told = job.keys
+    return ProcessKeys(
+        told.get("instance", key(job.process_instance_id)),
+        told.get("root", key(job.root_process_instance_id)),
+        told.get("definition", key(job.process_definition_id)),
+        job.key if told else key(job.execution_id),
+        told.get("version", PROCESS_DEFINITION_VERSION),
+    )
 
 
 def key_text(id: str) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
+from jobexec.conf import get_settings
+from jobexec.conf.values import SMALLEST_LIMIT
 from jobexec.exceptions import InvalidJob, UnreadableJob
 from jobexec.json_values import check_json, encode_json
 from jobexec.sensitive import HIDDEN, is_sensitive, may_be_within, values_below
@@ -49,6 +51,8 @@ class Arguments:
         if encoded is None:
             self._check(args, kwargs, secret)
             encoded = json.dumps(configuration, cls=DjangoJSONEncoder)
+        if len(encoded) > SMALLEST_LIMIT:
+            self._check_size(len(encoded))
         return encoded
 
     def read(self, configuration: str) -> tuple[list[Any], dict[str, Any]]:
@@ -87,6 +91,14 @@ class Arguments:
             self.signature.bind(*args, **kwargs)
             if len(self.fitting) < _SHAPES:
                 self.fitting.add(shape)
+
+    def _check_size(self, size: int) -> None:
+        limit = get_settings().arguments_max_size
+        if size > limit:
+            raise InvalidJob(
+                f"{self.name}: expected arguments of at most {limit:,} bytes of JSON (setting ARGUMENTS_MAX_SIZE), got "
+                f"{size:,}; store large data in a model or a file, and pass its key."
+            )
 
     def _check(self, args: Sequence[Any], kwargs: Mapping[str, Any], secret: bool) -> None:
         for name, value in self.signature.bind(*args, **kwargs).arguments.items():

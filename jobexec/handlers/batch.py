@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, Unpack
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
 from django.db import router, transaction
 
 from jobexec.conf import get_settings
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from jobexec.operations.values.inserted_rows import AnyJob
 
     from .function import JobFunction
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _INSTANCE = "batch:"  # the beginning of the process instances of batches
 _LONGEST = 255
@@ -136,6 +140,20 @@ def get_batch(id: UUID | str, *, using: str | None = None) -> JobBatch:
     return JobBatch(find_batch(id, database, of_jobs=True).pk, database)
 
 
+async def abatch(**options: Any) -> JobBatch:
+    """:func:`batch` for async callers: ``async with await jobexec.abatch(...) as batch:``."""
+    return await _in_thread(batch)(**options)
+
+
+async def aget_batch(id: UUID | str, *, using: str | None = None) -> JobBatch:
+    """:func:`get_batch` for async callers."""
+    return await _in_thread(get_batch)(id, using=using)
+
+
+def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    return sync_to_async(function, thread_sensitive=True)
+
+
 def batch_of_job(work: AcquiredJob) -> JobBatch | None:
     """The batch of a running child, or of a job that a batch has made to follow it."""
     from jobexec.operations.rows.tallies import batches_of
@@ -176,6 +194,14 @@ class JobBatch:
             self.seal()
         elif not transaction.get_connection(self.using).needs_rollback:  # otherwise the batch goes with its transaction
             self.cancel()
+
+    async def __aenter__(self) -> JobBatch:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await _in_thread(self.__exit__)(kind, error, trace)
 
     @property
     def row(self) -> Batch:
@@ -311,6 +337,42 @@ class JobBatch:
         from jobexec.operations.batches.of_jobs import retry_batch
 
         return retry_batch(self.id, retries, using=self.using)
+
+    # For async callers. The calls of ``aadd_many`` are read in a thread, as an iterator may query the database.
+
+    async def astate(self) -> str:
+        """:attr:`state` for async callers."""
+        return await _in_thread(lambda: self.state)()
+
+    async def aprogress(self) -> JobBatchProgress:
+        """:meth:`progress` for async callers."""
+        return await _in_thread(self.progress)()
+
+    async def aadd(self, call: JobCall) -> AnyJob:
+        """:meth:`add` for async callers."""
+        return await _in_thread(self.add)(call)
+
+    async def aadd_many(self, calls: Iterable[JobCall]) -> int:
+        """:meth:`add_many` for async callers."""
+        return await _in_thread(self.add_many)(calls)
+
+    async def aadd_external(
+        self, type: str, variables: Iterable[Mapping[str, Any]], **options: Unpack[ExternalOptions]
+    ) -> int:
+        """:meth:`add_external` for async callers."""
+        return await _in_thread(self.add_external)(type, variables, **options)
+
+    async def aseal(self) -> None:
+        """:meth:`seal` for async callers."""
+        await _in_thread(self.seal)()
+
+    async def acancel(self) -> None:
+        """:meth:`cancel` for async callers."""
+        await _in_thread(self.cancel)()
+
+    async def aretry_failed(self, retries: int | None = None) -> OperationResult:
+        """:meth:`retry_failed` for async callers."""
+        return await _in_thread(self.retry_failed)(retries)
 
 
 def _by_job(calls: list[JobCall]) -> Iterable[tuple[JobFunction[..., Any], list[JobCall]]]:

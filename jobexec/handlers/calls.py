@@ -95,25 +95,30 @@ class JobCall:
         """The call as JSON, for ``create_stored`` on any node, whether it knows the function or not.
 
         ``name`` is for errors. ``using`` is the database in which it will be inserted. Raises InvalidJob for options
-        that cannot wait.
+        that cannot wait, and NotAuthorized. Of an encrypted job, it may be inserted once.
         """
         job, options = self.job, self.job.options
         if self.key is not None:
             raise InvalidJob(f"{name}: expected a call without the option unique, got {job.name}.")
-        if job.encrypted:
-            raise InvalidJob(f"{name}: expected a call of a job that is not encrypted, got {job.name}.")
         if job._database() != using:
             raise InvalidJob(f"{name}: expected a job of the database {using!r}, got one of {job._database()!r}.")
-        self._of_call(job._pattern())  # checks category, priority and resource
+        self._of_call(job._pattern()).authorize()  # it also checks category, priority and resource
         columns = stored_columns(job) | self._made_columns()
         columns.setdefault("deployment_id", get_settings().deployment or "")
-        found: dict[str, Any] = {"handler": job.name, "configuration": self.arguments, "columns": columns}
+        found: dict[str, Any] = {"handler": job.name, "columns": columns} | self._kept()
         for option, stored in (("delay", "due"), ("run_after", "due"), ("expires", "expires")):
             if option in options:
                 found[stored] = _moment(option, options[option])  # type: ignore[literal-required]
         if "waits_for" in columns and options.get("wait_timeout") is not None:
             found["wait"] = check_duration("wait_timeout", options["wait_timeout"]).total_seconds()
         return found
+
+    def _kept(self) -> dict[str, Any]:
+        """The arguments; encrypted for the one job that is made of them, whose id is then known."""
+        if not self.job.encrypted:
+            return {"configuration": self.arguments}
+        id = uuid7()
+        return {"configuration": json.loads(seal_text(self.encoded, self.job.name, id)), "id": id.hex}
 
     def _of_call(self, pattern: Pattern) -> Pattern:
         return pattern if self.own is None else pattern.of_call(self.own)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from jobexec.exceptions import InvalidJob, InvalidSchedule
+from jobexec.json_values import shown
 
 from . import registry
 from .context import JobContext
@@ -44,6 +45,7 @@ class _JobDecorator:
     @overload
     def __call__(self, function: Callable[P, R]) -> JobFunction[P, R]: ...
     def __call__(self, function: Callable[..., Any]) -> JobFunction[..., Any]:
+        _check_function(function)
         handler: JobFunction[..., Any] = JobFunction(
             function,
             self.name or _default_name(function),
@@ -65,13 +67,31 @@ class _JobDecorator:
         return next(iter(inspect.signature(function).parameters), None) == "context"
 
 
+def _check_function(function: Any) -> None:
+    if not callable(function):
+        raise InvalidJob(f"@job: expected a function, got {shown(function)}; options have names: @job(retries=...).")
+
+
 def _default_name(function: Callable[..., Any]) -> str:
+    if not hasattr(function, "__qualname__"):  # a partial, an object that can be called
+        raise InvalidJob(f"@job: {shown(function)} has no name; give it one: job(name=...).")
     if "<locals>" in function.__qualname__:
         raise InvalidJob(
             f"@job: {function.__qualname__} is inside another function, so no other process could find it; "
             "move it to a module or give it a name."
         )
+    if _needs_object(function):
+        raise InvalidJob(
+            f"@job: {function.__qualname__} is a method, whose object another process may not have; "
+            "make it a function that calls the method, or give it a name."
+        )
     return f"{function.__module__}.{function.__qualname__}"
+
+
+def _needs_object(function: Any) -> bool:
+    if inspect.ismethod(function):
+        return not inspect.isclass(function.__self__)
+    return "." in function.__qualname__ and next(iter(inspect.signature(function).parameters), None) == "self"
 
 
 @overload

@@ -15,7 +15,7 @@ from jobexec.sensitive import HIDDEN
 
 from .calls import stored_columns
 from .function import JobFunction
-from .options import check_options, due_date, kept_for, now_of, to_columns
+from .options import check_options, due_date, kept_for, now_of, to_columns, unknown_option
 from .registry import get_handler
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class ExternalOptions(TypedDict, total=False):
     element_id: str
     exclusive: bool
     run_after: datetime | timedelta
-    delay: timedelta | float
+    delay: timedelta | float | str
     max_deliveries: int
     correlation_id: str
     deployment: str | None
@@ -78,9 +78,10 @@ def external_job(
     worker gets it earlier. ``deployment`` restricts which nodes may run ``on_complete`` and ``on_error``, as for other
     jobs (None: any); not given: the function's option, or the setting DEPLOYMENT of this process. ``resource``
     is a name that RESOURCES covers: workers get the job when that has a permit. ``encrypted``: whether its variables
-    are encrypted in the database; not given: the setting ENCRYPT_ARGUMENTS. Workers get them decrypted. ``keep_result``
-    keeps the variables that the worker completes it with, for :func:`~jobexec.get_result`: a duration, or True for
-    RESULT_TTL; not with ``on_complete``, whose job has a result of its own. ``using`` is the database.
+    are encrypted in the database; not given: the setting ENCRYPT_ARGUMENTS, and always if it keeps fixed arguments of
+    an encrypted function. Workers get them decrypted. ``keep_result`` keeps the variables that the worker completes it
+    with, for :func:`~jobexec.get_result`: a duration, or True for RESULT_TTL; not with ``on_complete``, whose job has a
+    result of its own. ``using`` is the database.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
     """
@@ -109,6 +110,10 @@ def insert_external(
     columns = _columns(type, options) | more
     encrypted = options.get("encrypted", get_settings().encrypt_arguments)
     common = _common(options, secret=encrypted)
+    if not encrypted and (kept := _encrypted_callback(common)):
+        if "encrypted" in options:
+            raise InvalidJob(f"encrypted: expected True, as the fixed arguments of {kept} would be stored as they are.")
+        encrypted = True
     configurations = [
         {"variables": _object(f"variables of job {n}", each, secret=encrypted)} | common
         for n, each in enumerate(variables)
@@ -119,8 +124,7 @@ def insert_external(
 def _check_names(options: Mapping[str, Any]) -> None:
     unknown = options.keys() - ExternalOptions.__annotations__.keys()
     if unknown:
-        known = ", ".join(sorted(ExternalOptions.__annotations__))
-        raise InvalidJob(f"Unknown option {min(unknown)!r}: expected one of {known}.")
+        raise unknown_option(min(unknown), ExternalOptions.__annotations__)
 
 
 def _database() -> str:
@@ -240,6 +244,14 @@ def _callback(name: str, given: Any, brought: Sequence[str], secret: bool) -> di
         raise InvalidJob(f"{name}: expected a function whose resource is a name, but {made}.")
     columns = stored_columns(function) | ({"encrypted": True} if function.encrypted else {})
     return {"handler": function.name, "kwargs": fixed, "columns": columns}
+
+
+def _encrypted_callback(common: Mapping[str, Any]) -> str:
+    """The name of an encrypted function with fixed arguments among the callbacks; empty if there is none."""
+    for each in (common.get("on_complete"), *common.get("on_error", {}).values()):
+        if each and each["kwargs"] and each["columns"].get("encrypted"):
+            return str(each["handler"])
+    return ""
 
 
 def _function(name: str, given: Any) -> JobFunction[..., Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
@@ -33,11 +33,11 @@ class CommonOptions(TypedDict, total=False):
     atomic: bool
     encrypted: bool
     resource: str | Callable[..., str | None] | None
-    timeout: timedelta | float | None
+    timeout: timedelta | float | str | None
     headers: Mapping[str, Any]
     unique: bool | str | Callable[..., str]
     unique_while: Literal["waiting", "active", "existing"]
-    unique_for: timedelta | float
+    unique_for: timedelta | float | str
     on_conflict: Literal["return", "ignore", "replace", "raise"]
 
 
@@ -45,8 +45,8 @@ class JobOptions(CommonOptions, total=False):
     """Options of a job: defaults in ``@job(...)``, or for single calls in ``using(...)``."""
 
     run_after: datetime | timedelta
-    delay: timedelta | float
-    expires: datetime | timedelta | float
+    delay: timedelta | float | str
+    expires: datetime | timedelta | float | str
     wait_for: tuple[str, str | int | UUID] | Callable[..., tuple[str, str | int | UUID] | None] | None
     wait_timeout: timedelta | float | str | None
     priority: int
@@ -73,15 +73,43 @@ _CHOICES = {
 _BOOLEANS = ("exclusive", "atomic", "encrypted")
 
 
+#: What other libraries call an option, or one that other functions here have.
+_WORDS = {
+    "countdown": ("delay",),
+    "eta": ("run_after",),
+    "queue": ("category", "queue_name"),
+    "queue_name": ("category",),
+    "autoretry_for": ("retries",),
+    "retry_backoff": ("retries",),
+    "default_retry_delay": ("retries",),
+    "time_limit": ("timeout",),
+    "soft_time_limit": ("timeout",),
+    "job_timeout": ("timeout",),
+    "rate_limit": ("resource",),
+    "lock": ("unique",),
+    "queueing_lock": ("unique",),
+    "singleton": ("unique",),
+    "using": ("database",),
+    "database": ("using",),
+}
+
+
+def unknown_option(name: str, known: Collection[str]) -> InvalidJob:
+    """The error for an option that is not ``known``, with the one that is probably meant."""
+    meant = [word for word in _WORDS.get(name, ()) if word in known] or get_close_matches(str(name), known, n=1)
+    return InvalidJob(f"Unknown option {name!r}." + (f" Did you mean {meant[0]!r}?" if meant else ""))
+
+
 def check_options(options: Mapping[str, Any]) -> None:
     """Raise :class:`~jobexec.exceptions.InvalidJob`, naming the option, if one is unknown or has a wrong value."""
     for name, value in options.items():
         if name not in JobOptions.__annotations__:
-            close = get_close_matches(name, JobOptions.__annotations__, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
             if name == "keep_result":
-                hint = " It applies to all calls of a function: give it to @job(keep_result=...)."
-            raise InvalidJob(f"Unknown option {name!r}.{hint}")
+                raise InvalidJob(
+                    "Unknown option 'keep_result'. It applies to all calls of a function: give it to "
+                    "@job(keep_result=...)."
+                )
+            raise unknown_option(name, JobOptions.__annotations__)
         _check(name, value)
     if "delay" in options and "run_after" in options:
         raise InvalidJob("Expected either delay or run_after, got both.")
@@ -144,7 +172,7 @@ def _check_retries(name: str, value: Any) -> None:
     try:
         RetryPlan.parse(value)
     except InvalidRetryPlan as error:
-        raise InvalidJob(f"retries: {error}") from error
+        raise InvalidJob(f"retries: {error}") from None
 
 
 def _check_deployment(name: str, value: Any) -> None:
@@ -220,15 +248,10 @@ def kept_for(value: Any) -> timedelta | None:
 
 
 def seconds(name: str, value: Any) -> timedelta:
-    """A duration given as timedelta or as seconds; at least 0."""
-    duration = value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            duration = timedelta(seconds=value)
-        except (OverflowError, ValueError):  # 1e300, inf, nan
-            duration = None
-    if not isinstance(duration, timedelta) or duration < timedelta(0):
-        raise InvalidJob(f"{name}: expected a timedelta or seconds, at least 0, got {shown(value)}.")
+    """A duration given as timedelta, as seconds or as an ISO 8601 text; at least 0."""
+    duration = conf_values.to_timedelta(value)
+    if duration is None or duration < timedelta(0):
+        raise InvalidJob(f"{name}: expected {conf_values.DURATION}, at least 0, got {shown(value)}.")
     return duration
 
 

@@ -17,6 +17,7 @@ class NodeState(models.TextChoices):
     """The states of a node; the row of a node that was stopped gracefully or has been recovered is deleted."""
 
     ACTIVE = "active", pgettext_lazy("state", "active")
+    PAUSED = "paused", _("paused")
     DRAINING = "draining", _("draining")
     DEAD = "dead", _("dead")
 
@@ -32,6 +33,13 @@ class ExecutorNode(models.Model):
     name = NameField(max_length=200, db_index=True)
     lock_owner = NameField(max_length=255, unique=True)
     state = models.CharField(max_length=16, choices=NodeState, default=NodeState.ACTIVE)
+    requested_state = models.CharField(
+        max_length=16,
+        choices=NodeState,
+        default=NodeState.ACTIVE,
+        db_default=NodeState.ACTIVE,
+        help_text=_("What an operator wants; the node follows at its next heartbeat."),
+    )
     hostname = models.CharField(max_length=255, blank=True, default="")
     pid = models.PositiveBigIntegerField(default=0)
     start_time = models.DateTimeField()
@@ -53,6 +61,7 @@ class ExecutorNode(models.Model):
         verbose_name = _("executor node")
         verbose_name_plural = _("executor nodes")
         default_permissions = ("view",)
+        permissions: ClassVar = [("control_executornode", _("Can pause, resume and drain executor nodes"))]
         ordering: ClassVar = ["name", "start_time"]
 
     def __str__(self) -> str:

@@ -146,6 +146,7 @@ LABELS = {
     "registered": _("registered"),
     "repeat": _("repeat"),
     "reporter": _("reporter"),
+    "requested_state": _("requested state"),
     "resource": _("resource"),
     "retries": pgettext_lazy("a number", "retries"),
     "retry_plan": _("retry plan"),

@@ -15,8 +15,8 @@ from .batches.control import (
     start_batch,
     suspend_batch,
 )
+from .batches.definitions import clear_overriding_priority, override_priority, set_retries_by_definition
 from .batches.of_jobs import retry_batch, seal_batch
-from .definitions import clear_overriding_priority, override_priority, set_retries_by_definition
 from .enqueue.create import create_job, create_jobs
 from .history.incidents import annotate_incident
 from .history.job_log import job_log, stack_trace
@@ -28,6 +28,7 @@ from .manage.adjust import delete_jobs, requeue, retry_now, set_due_date, set_pr
 from .manage.cancel import cancel
 from .manage.dead_letters import move_to_dead_letter
 from .manage.due_dates import recalculate_due_date
+from .manage.nodes import drain_nodes, pause_nodes, resume_nodes
 from .manage.reencrypt import reencrypt
 from .manage.resources import hold_resource, release_resource, set_resource_limits
 from .manage.suspend import activate, lift, suspend
@@ -74,6 +75,7 @@ __all__ = [
     "delete_batch",
     "delete_jobs",
     "deploy",
+    "drain_nodes",
     "end_wait",
     "fail_job",
     "fail_jobs",
@@ -86,6 +88,7 @@ __all__ = [
     "next_due_date",
     "next_suspension_date",
     "override_priority",
+    "pause_nodes",
     "publish_message",
     "recalculate_due_date",
     "recover_expired_locks",
@@ -97,6 +100,7 @@ __all__ = [
     "release_jobs",
     "release_resource",
     "requeue",
+    "resume_nodes",
     "retire_deployments",
     "retire_registrations",
     "retry_batch",

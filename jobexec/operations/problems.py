@@ -72,6 +72,8 @@ def _of_nodes(seen: Overview) -> Iterator[Problem]:
     for node in seen.nodes or []:
         if not node.lease_good:
             yield Problem("lease", _about_lease(node))
+        elif node.state == NodeState.PAUSED:
+            yield Problem("paused", _("%(node)s is paused: it takes no jobs.") % {"node": node.name})
         if node.stuck_threads:
             text = ngettext(
                 "%(count)d thread of %(node)s is stuck: its job goes on after its timeout.",

@@ -15,51 +15,20 @@ tables, ``store`` is the SQL of a step, ``handlers`` has what a process calls an
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .definition import InvalidProcess
-    from .engine.exceptions import BpmnError
-    from .flows.builder import Flow as flow
-    from .flows.calls import call
-    from .flows.canvas import chain, parallel
-    from .flows.terms import index, item, previous
-    from .handlers.registry import function, listener, service_task
-    from .operations.deploy import deploy
-    from .operations.events import correlate, signal
-    from .operations.instances import cancel, set_variables
-    from .operations.start import start
-    from .operations.user_tasks import claim, complete, release, throw_error
+    from .api import *  # noqa: F403
+else:
 
-__all__ = [
-    "BpmnError",
-    "InvalidProcess",
-    "call",
-    "cancel",
-    "chain",
-    "claim",
-    "complete",
-    "correlate",
-    "deploy",
-    "flow",
-    "function",
-    "index",
-    "item",
-    "listener",
-    "parallel",
-    "previous",
-    "release",
-    "service_task",
-    "set_variables",
-    "signal",
-    "start",
-    "throw_error",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    def __getattr__(name: str) -> Any:
+        """Load a public name when it is used, for most of them need the models, and ``api`` names them all."""
+        if name == "__all__":
+            return import_module(".api", __name__).__all__
+        if not name.startswith("_") and find_spec(f"{__name__}.{name}") is None:
+            api = import_module(".api", __name__)
+            if name in api.__all__:
+                return getattr(api, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import api
-
-    return getattr(api, name)

@@ -11,15 +11,20 @@ from .flows.terms import index, item, previous
 from .handlers.registry import function, listener, service_task
 from .operations.deploy import deploy
 from .operations.events import correlate, signal
-from .operations.instances import cancel, set_variables
+from .operations.instances import cancel, set_retries, set_variables
+from .operations.many import cancel_all
+from .operations.modify import modify, restart
 from .operations.start import start
+from .operations.suspend import activate, suspend
 from .operations.user_tasks import claim, complete, release, throw_error
 
 __all__ = [
     "BpmnError",
     "InvalidProcess",
+    "activate",
     "call",
     "cancel",
+    "cancel_all",
     "chain",
     "claim",
     "complete",
@@ -30,12 +35,16 @@ __all__ = [
     "index",
     "item",
     "listener",
+    "modify",
     "parallel",
     "previous",
     "release",
+    "restart",
     "service_task",
+    "set_retries",
     "set_variables",
     "signal",
     "start",
+    "suspend",
     "throw_error",
 ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.apps import AppConfig
+from django.db import router
+from django.db.models.signals import post_migrate
 from django.utils.translation import gettext_lazy as _
 
 
@@ -15,7 +19,31 @@ class ProcessesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Let executors find the handlers of steps."""
+        """Let executors, messages, the gateways, the cleanup and the checks find what processes add to them."""
+        from jobexec.operations.maintenance.cleanup import add_to_cleanup
+        from jobexec.operations.messages.publish import add_receiver
+
+        from .checks import register_checks
+        from .gateways import use
         from .handlers import steps
+        from .handlers.signals import start_by_message
+        from .store.history import expired
 
         steps.use()
+        add_receiver(start_by_message)
+        add_to_cleanup(expired)
+        register_checks()
+        use()
+        post_migrate.connect(_deploy, sender=self, dispatch_uid="jobexec.processes")
+
+
+def _deploy(using: str, **kwargs: Any) -> None:
+    """With AUTO_DEPLOY: deploy the files of all apps when their tables are there."""
+    from jobexec.conf import get_settings
+
+    from .models import ProcessDefinition
+    from .operations.deploy import deploy, files_of_apps
+
+    wanted = get_settings().processes.auto_deploy and using == router.db_for_write(ProcessDefinition)
+    if wanted and (files := files_of_apps()):
+        deploy(*files, source="AUTO_DEPLOY", using=using)

@@ -19,3 +19,15 @@ class TaskOver(JobExecError):
 
 class InstanceOver(JobExecError):
     """The process instance has ended, or is not there."""
+
+
+class InstanceRunning(JobExecError):
+    """The process instance has not ended yet."""
+
+
+class InstanceBusy(JobExecError):
+    """Another step of the process instance takes longer than LOCK_TIMEOUT; nothing has happened."""
+
+
+class Suspended(JobExecError):
+    """The process definition, the instance or its tenant is suspended (Camunda: SuspendedEntityInteraction)."""

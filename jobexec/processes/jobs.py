@@ -18,11 +18,14 @@ from .handlers.signals import DELIVER
 from .handlers.starting import start_instance
 from .handlers.stepping import proceed, proceed_beside
 from .handlers.steps import is_last
+from .operations.many import cancel_page
 from .store.incidents import RETRY
 from .store.items import gathered
 from .store.jobs import CONTINUE, GATHERED, NOT_GATHERED, RECEIVE, THREW, TIMER, WORKED
 from .store.starts import START
 from .store.timers import following
+
+__all__ = ["cancel_page"]
 
 
 @job(name=CONTINUE, atomic=True)

@@ -17,6 +17,7 @@ from jobexec.operations.manage.suspension_sweep import sweep_suspensions
 from jobexec.operations.messages.deliver import deliver, next_delivery
 from jobexec.operations.nodes.leases import declare_dead
 from jobexec.operations.resources.promote import blocked_resources, promote
+from jobexec.operations.rows.tallies import look_at_all
 from jobexec.operations.schedules.firing import fire_due
 from jobexec.operations.schedules.jobs import scheduled_jobs
 from jobexec.operations.schedules.sync import Declared, sync_schedules
@@ -51,6 +52,8 @@ class Rounds(Steps):
         """
         follow_the_process(self.using)
         self.run_messages()
+        with own_transaction(self.using):
+            look_at_all(self.using)
         count, moved = 0, _PAGE
         while moved == _PAGE:
             with own_transaction(self.using):

@@ -46,9 +46,10 @@ def test_the_decorator_takes_options(shop):
     [
         ({"retriess": 1}, "tests.support.shop.plain: Unknown option 'retriess'. Did you mean 'retries'?"),
         ({"zzz": 1}, "Unknown option 'zzz'."),
+        ({"queue": 1}, "Unknown option 'queue'."),
         ({"retries": "sometimes"}, "retries: Invalid retry plan 'sometimes'"),
         ({"exclusive": "yes"}, "exclusive: expected True or False, got 'yes'"),
-        ({"timeout": -1}, "timeout: expected a timedelta or seconds"),
+        ({"timeout": -1}, "timeout: expected a timedelta, a number of seconds"),
         ({"category": "mail"}, "category: not an option of a task; a task belongs to a queue: @task(queue_name=...)"),
         ({"database": "other"}, "database: not an option of a task; it is OPTIONS['DATABASE']"),
         ({"delay": 5}, "delay: not an option of a task; give it for a call: using(delay=...)"),
@@ -87,7 +88,7 @@ def test_when_a_call_runs(shop):
     ("options", "message"),
     [
         ({"prioritty": 1}, "tests.support.shop.greet: Unknown option 'prioritty'"),
-        ({"delay": -1}, "delay: expected a timedelta or seconds, at least 0"),
+        ({"delay": -1}, "delay: expected a timedelta, a number of seconds"),
         ({"run_after": datetime(2026, 1, 1)}, "run_after must be an aware datetime"),
         ({"sensitive": ["name"]}, "sensitive: set it where the task is declared"),
         ({"retries": "sometimes"}, "tests.support.shop.greet: retries: Invalid retry plan 'sometimes'"),

@@ -10,6 +10,7 @@ from typing import Any
 from jobexec import clock
 from jobexec.executor import job_executor
 from jobexec.executor.loops import recovery
+from jobexec.executor.loops.follow_ups import FollowUps
 from jobexec.executor.nodes import node
 from jobexec.executor.run import execution
 from jobexec.models import ExecutorNode, Job, NodeState, ResultStatus, ScheduleFiring
@@ -17,7 +18,9 @@ from jobexec.operations.acquire import acquire
 from jobexec.operations.acquire import candidates as page
 from jobexec.operations.enqueue import unique, unique_keys
 from jobexec.operations.history import task_rows
+from jobexec.operations.messages import deliver, publish
 from jobexec.operations.resources import promote
+from jobexec.operations.rows import tallies
 from jobexec.operations.rows.exclusive import unlock_instances
 from jobexec.operations.schedules import firing as schedule_firing
 from jobexec.operations.settle import complete, fail, recover
@@ -217,6 +220,46 @@ def job_check() -> None:
     steps._waiting = waiting
 
 
+def message_look() -> None:
+    """Nobody looks for the messages that are kept, or still to come, for a job that begins or ends to wait."""
+    deliver._messages_of = lambda using, ids, **how: dict.fromkeys(ids)
+
+
+def message_id() -> None:
+    """A message is inserted whatever its id."""
+    insert = publish._insert
+
+    def blindly(using: str, row: Any, now: Any) -> Any:
+        row.message_id = None
+        return insert(using, row, now)
+
+    publish._insert = blindly
+
+
+def tally() -> None:
+    """Dead letters are not counted in their batches."""
+    count = tallies.count
+
+    def count_others(using: str, sizes: Any, **factors: int) -> None:
+        if "failed" not in factors:
+            count(using, sizes, **factors)
+
+    tallies.count = count_others
+
+
+def follow_up() -> None:
+    """A job of the same process instance does not wait for the one that has enqueued it."""
+    committed = FollowUps._committed
+
+    def of_no_instance(self: FollowUps, jobs: Any) -> Any:
+        run, back = committed(self, jobs)
+        for job in run:
+            job.exclusive = False
+        return run, back
+
+    FollowUps._committed = of_no_instance  # type: ignore[method-assign]
+
+
 GUARDS: dict[str, Callable[[], None]] = {
     "fencing": fencing,
     "atomic-fence": atomic_fence,
@@ -235,4 +278,8 @@ GUARDS: dict[str, Callable[[], None]] = {
     "root-lock": root_lock,
     "token-check": token_check,
     "job-check": job_check,
+    "message-look": message_look,
+    "message-id": message_id,
+    "tally": tally,
+    "follow-up": follow_up,
 }

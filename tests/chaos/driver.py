@@ -19,7 +19,9 @@ from .mixtures import AIMED, ALL_OF_IT, RESOURCES, Mixture
 from .timetable import THRESHOLD, Timetable
 
 _TURN = 0.02
-_PATIENCE = 120.0
+#: Seconds without a job that succeeds after which nobody waits for rest any more, and for how long at most. On SQLite
+#: an atomic job keeps all others from writing: what has gathered takes as long as all atomic jobs together.
+_PATIENCE, _LONGEST = 120.0, 480.0
 
 
 @dataclass(frozen=True)
@@ -174,8 +176,15 @@ class Driver:
         _end(nodes)
 
     def _wait(self, nodes: list[node_processes.Node], until: Any) -> None:
-        if not self._turns(nodes, _PATIENCE, lambda: None, until):
-            self.journal.write("restless", seconds=_PATIENCE)
+        from .state.rest import successes
+
+        since, before = now(), -1
+        while not self._turns(nodes, _PATIENCE, lambda: None, until):
+            done = successes()
+            if done == before or now() - since > _LONGEST:
+                self.journal.write("restless", seconds=round(now() - since), last=done - before)
+                return
+            before = done
 
     def _turns(self, nodes: list[node_processes.Node], seconds: float, act: Any, until: Any = None) -> bool:
         """Keep the nodes up for so long, or until something holds; whether it does."""

@@ -59,7 +59,7 @@ class History:
     def _on_creating(self, line: Line) -> None:
         for job in line["jobs"]:
             columns = {key: job[key] for key in ("kind", "instance", "exclusive", "atomic", "retries", "tenant")}
-            more = ("priority", "now", "resource", "batch")
+            more = ("priority", "now", "resource", "batch", "waits")
             columns |= {key: job[key] for key in more if job.get(key) is not None}
             if job["instance"] and job["tenant"]:
                 columns["instance"] = f"{job['instance']} of {job['tenant']}"  # its namesakes elsewhere are others
@@ -69,6 +69,7 @@ class History:
     def _on_created(self, line: Line) -> None:
         for pk in line["jobs"]:
             self.jobs[pk].in_doubt = not line["ok"]
+            self.jobs[pk].created = line["t"] if line["ok"] else None
 
     def _on_asks(self, line: Line) -> None:
         of_tenant = [job.id for job in self.jobs.values() if job.tenant == line["tenant"]] if "tenant" in line else []
@@ -89,6 +90,7 @@ class History:
         run.end, run.result = line["t"], line["result"]
         run.timed_out |= line.get("late", False)
         run.returns, run.scheduled_for = line.get("returns"), line.get("scheduled_for")
+        run.message = line.get("message")
         run.lines.append(line)
         self._note(line)
 

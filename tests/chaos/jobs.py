@@ -5,14 +5,14 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 
-from jobexec import DoNotRetry, JobContext, LockLost, RetryIn, history_handler, job
+from jobexec import DoNotRetry, JobContext, LockLost, RetryIn, history_handler, job, publish_message
 from jobexec.exceptions import JobTimeout
 from jobexec.executor.loops.follow_ups import FollowUps
 from jobexec.identifiers import uuid7
@@ -22,7 +22,7 @@ from jobexec.operations.maintenance.history_jobs import HistoryRecord
 
 from . import instrument
 from .journal import Journal, now
-from .mixtures import LEDGER
+from .mixtures import LEDGER, NEWS
 
 NAME = os.environ.get("JOBEXEC_CHAOS_NODE", "")
 PLAN = "R3/PT0.3S"
@@ -194,6 +194,44 @@ def keyed(context: JobContext, seconds: float, failures: int, key: str = "") -> 
         take_time(seconds)
         if context.attempt <= failures:
             raise Injected("not yet")
+
+
+@job(retries=PLAN)
+def waiter(context: JobContext) -> None:
+    """Tells what the message says with which it goes on."""
+    with told(context) as run:
+        run["message"] = context.message and context.message.payload["text"]
+
+
+class _ChangeOfMind(Exception):
+    pass
+
+
+@job(retries=PLAN)
+def publisher(context: JobContext, key: str, ttl: float | None, id: str | None, kept: bool) -> None:
+    """Publishes a message, in a transaction that lasts and is perhaps rolled back."""
+    with told(context):
+        tenant = context.work.tenant_id
+        message = {"text": str(uuid7()), "key": f"{key} of {tenant}", "ttl": ttl or 0, "id": id}
+        JOURNAL.write("publishing", **message)
+        with suppress(_ChangeOfMind):
+            with transaction.atomic():
+                payload = {"text": message["text"]}
+                row = publish_message(NEWS, key=key, payload=payload, ttl=ttl, message_id=id, tenant_id=tenant)
+                take_time(0.05)
+                if not kept:
+                    raise _ChangeOfMind
+            JOURNAL.write("published", text=message["text"], duplicate=row.is_duplicate)
+            return
+        JOURNAL.write("unpublished", text=message["text"])
+
+
+@job(retries=PLAN)
+def herald(context: JobContext, seconds: float) -> None:
+    """Enqueues the job that comes after it, and takes its time then."""
+    with told(context):
+        _enqueue_next(context, "work", seconds)
+        take_time(seconds)
 
 
 @job(name="chaos.all_done")

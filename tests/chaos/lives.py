@@ -34,6 +34,8 @@ class Run:
     #: What a task returned, and for which time of a schedule it was told to run (seconds since the epoch).
     returns: Any = None
     scheduled_for: float | None = None
+    #: What the message says with which it went on; None if it had none, or has not come to its end.
+    message: str | None = None
 
     def over_by(self) -> float:
         return ENDLESS if self.end is None else self.end
@@ -56,10 +58,14 @@ class Job:
     #: None if nobody said; and whether it could run as soon as it was committed.
     priority: int | None = None
     now: bool = False
+    #: The key of the message for which it waits, and for how many seconds.
+    waits: tuple[str, float] | None = None
     lines: list[Line] = field(default_factory=list)
     #: The line of its creation, which was not committed then.
     creating: Line = field(default_factory=dict)
     in_doubt: bool = True
+    #: When its creation was known to be committed.
+    created: float | None = None
     runs: list[Run] = field(default_factory=list)
     #: Verb and time of what a person asked for, whether it was done or not.
     asked: list[tuple[str, float]] = field(default_factory=list)

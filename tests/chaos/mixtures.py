@@ -20,6 +20,9 @@ ALL = {
     "effect-slow": 1,
     "effect-flaky": 1,
     "chain": 1,
+    "herald": 0.5,
+    "waiter": 2,
+    "publisher": 3,
     "killer": 0.15,
     "killer-once": 0.15,
 }
@@ -46,6 +49,8 @@ PROCESSES = {
 }
 #: The history handler, and how often it fails for a record that is never written.
 LEDGER, NEVER = "chaos-ledger", 99
+#: The name of all messages, and how many keys there are.
+NEWS, NEWS_KEYS = "news", 2
 #: What jobs share, and what it bears; a customer is one of CUSTOMERS.
 RESOURCES: dict[str, dict[str, Any]] = {
     "gate": {"limit": 3},
@@ -143,6 +148,11 @@ AIMED: dict[str, Mixture] = {
     ),
     # All nodes look for permits at the same moment, as soon as jobs have come.
     "resource-row": replace(_AIMED, jobs={"work": 1}, faults={}, every=0.3, batch=8, exclusive=0.0, shared=1.0),
+    # Some messages come before those who wait for them, and some twice.
+    "message-look": replace(_AIMED, jobs={"waiter": 1, "publisher": 1}, faults={}, every=0.1, exclusive=0.0),
+    "message-id": replace(_AIMED, jobs={"publisher": 1}, faults={}, every=0.1, exclusive=0.0),
+    "tally": replace(_AIMED, jobs={"work": 2, "fatal": 1}, faults={}, batched=1.0),
+    "follow-up": replace(_AIMED, jobs={"herald": 1}, faults={}, exclusive=1.0, batch=1),
     "rate": replace(_AIMED, jobs={"work": 1}, faults={}, batch=5, exclusive=0.0, shared=1.0, resources={"meter": 1}),
     # Branches of a fork that come to their join together.
     "root-lock": replace(_PROCESSES, processes={"chaos-fork": 1, "chaos-call": 1}),

@@ -43,6 +43,11 @@ def summary(history: History) -> Iterator[str]:
     if instances := history.state["instances"]:
         states = Counter(row["state"] for row in instances)
         yield f"processes {len(instances)} instances: {_listed(states)}; {len(history.of('step-ends'))} steps of flows"
+    if published := history.of("published"):
+        duplicates = sum(line["duplicate"] for line in published)
+        went = Counter(run.message is not None for job, run in history.runs() if job.waits and run.end is not None)
+        known = f"{len(published)} published, {duplicates} of them duplicates"
+        yield f"messages  {known}; {went[True]} runs went on with one, {went[False]} without"
     yield from _of_tasks(history)
 
 

@@ -30,6 +30,10 @@ FOUND = {
     "root-lock": {"rows of processes", "ends", "effects of steps"},
     "token-check": {"ends"},
     "job-check": {"steps outside"},
+    "message-look": {"messages"},
+    "message-id": {"message ids"},
+    "tally": {"children"},
+    "follow-up": {"exclusive"},
 }
 #: Seconds in which it shows, where that are not five.
 SECONDS = {

@@ -97,16 +97,16 @@ def test_a_look_that_began_before_the_publication_loses_nothing(alias, monkeypat
     """A node looks for the messages of a new job, sees none, and is overtaken by the whole delivery of one."""
     row = waiting(alias)
     seen, go = threading.Event(), threading.Event()
-    real = delivering._kept
+    real = delivering._messages_of
 
-    def slow(*args):
-        found = real(*args)
+    def slow(*args, **how):
+        found = real(*args, **how)
         if threading.current_thread() is not threading.main_thread():
             seen.set()
             assert go.wait(20)
         return found
 
-    monkeypatch.setattr(delivering, "_kept", slow)
+    monkeypatch.setattr(delivering, "_messages_of", slow)
     looking = start(alias, lambda: deliver(alias, 10))
     assert seen.wait(20)
     publish(alias)  # without ttl: it has to reach the job whose row is locked
@@ -213,7 +213,7 @@ def test_an_open_publication_keeps_no_one_waiting(alias):
 
 
 @pytest.mark.databases("postgresql")
-@pytest.mark.parametrize("line", ["_kept", "go_on", "_note"])
+@pytest.mark.parametrize("line", ["_messages_of", "go_on", "_note"])
 def test_a_process_killed_at_any_line_leaves_nothing_undone(alias, line, monkeypatch):
     """What a delivery has not committed when its process is killed is done by the next one."""
     rows = [waiting(alias) for _ in range(3)]
@@ -226,8 +226,8 @@ def test_a_process_killed_at_any_line_leaves_nothing_undone(alias, line, monkeyp
     if not child:
         real = getattr(delivering, line)
 
-        def killed(*args):
-            real(*args)
+        def killed(*args, **how):
+            real(*args, **how)
             os.kill(os.getpid(), signal.SIGKILL)
 
         setattr(delivering, line, killed)

@@ -10,6 +10,8 @@ from demo_project.bookings.models import Booking, Ticket
 from jobexec import DoNotRetry, RetryIn, clock
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import DeadLetterJob, Job, TimerJob
+from jobexec.processes.models import ProcessInstance
+from jobexec.testing import ManualExecutor
 
 EXAMPLE = "from_celery"
 
@@ -88,6 +90,57 @@ def test_a_chord(example, booking, run_due, mailoutbox):
     assert {ticket.kind for ticket in booking.tickets.all()} == set(Ticket.Kind)
     example.book_tickets(booking)  # at least once: a second run sends nothing
     assert run_due() == ["book_ticket"] * 3
+
+
+def results(instance=None):
+    """The variables of the flow that has ended, without those of its calls."""
+    row = ProcessInstance.objects.get(pk=instance.pk) if instance else ProcessInstance.objects.get()
+    assert row.state == "completed"
+    return {name: value for name, value in row.final_variables.items() if name != "calls"}
+
+
+def run_flow():
+    ManualExecutor(reraise=False).run_until_empty()
+
+
+def test_a_chain_of_the_canvas(example, booking):
+    instance = example.in_a_chain(booking)
+    run_flow()
+    assert results(instance) == {"price_of": 15, "charge": f"15 of booking {booking.pk}"}
+
+
+def test_a_group_of_the_canvas(example, booking):
+    instance = example.in_a_group(booking)
+    assert Job.objects.count() == 3
+    run_flow()
+    assert sorted(results(instance).values()) == [15, 18, 21]
+
+
+def test_a_chord_of_the_canvas(example, booking):
+    instance = example.in_a_chord(booking)
+    run_flow()
+    assert results(instance)["charge"] == f"54 of booking {booking.pk}"
+
+
+def test_a_map_of_the_canvas(example, booking):
+    example.in_a_map(booking)
+    run_flow()
+    assert (results()["price_of"], results()["total"]) == ([15, 18, 21], 54)
+
+
+@pytest.mark.parametrize(("amount", "subject"), [(100, "Your trip"), (101, "We are sorry")])
+def test_link_and_link_error(example, booking, mailoutbox, amount, subject):
+    example.with_link_error(booking, amount)
+    run_flow()
+    assert [mail.subject for mail in mailoutbox] == [subject]
+    assert not DeadLetterJob.objects.exists()
+
+
+def test_chunks(example, booking, mailoutbox):
+    example.in_chunks([booking.pk] * 5, size=2)
+    assert Job.objects.count() == 3
+    run_flow()
+    assert (results()["send_vouchers"], len(mailoutbox)) == ([2, 2, 1], 5)
 
 
 def test_a_soft_time_limit(example, booking, run_due, mailoutbox, monkeypatch):

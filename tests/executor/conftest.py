@@ -9,6 +9,7 @@ from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.loops import settlement
 from jobexec.executor.loops.settlement import Settlement
 from jobexec.executor.nodes.node import Node
+from jobexec.executor.run.failure_log import failure_log
 from tests.support.factories import acquire, make_job
 from tests.support.waiting import TIMEOUT, threads, until
 
@@ -30,7 +31,8 @@ def configure(request, settings):
 
 @pytest.fixture(autouse=True)
 def own_time():
-    """Nodes set the clock by their database; the next test starts anew."""
+    """Nodes set the clock by their database, and count what they log; the next test starts anew."""
+    failure_log.forget()
     yield
     clock.forget()
 

@@ -1,6 +1,8 @@
 """``manage.py import_tasks``: every waiting task of django-tasks-db becomes one job, whatever happens meanwhile."""
 
+import base64
 import io
+import os
 import sys
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -187,6 +189,20 @@ def test_a_dry_run_moves_nothing(old):
     assert code == 3
     assert old.rows.count() == 2
     assert jobs(old) == []
+
+
+def test_of_an_encrypted_task_nothing_is_moved_in_clear(old, settings):
+    key = base64.urlsafe_b64encode(os.urandom(32)).decode()
+    settings.JOBEXEC = {**settings.JOBEXEC, "ENCRYPTION_KEYS": {"k1": key}, "ENCRYPT_ARGUMENTS": True}
+    times = {"started_at": ENQUEUED, "finished_at": clock.now()}
+    good = old.make("secret", status="SUCCESSFUL", return_value="secret", **times)
+    old.make("secret", status="FAILED", exception_class_path="builtins.ValueError", traceback="secret", **times)
+    old.make("secret")
+    assert import_tasks(old, results=True)[1] == 0
+    stored = [*TaskResult.objects.using(old.alias).values(), *Job.objects.using(old.alias).values()]
+    assert len(stored) == 3
+    assert "secret" not in str(stored)
+    assert old.module.remember.get_result(str(good)).return_value == "secret"
 
 
 def test_pages_and_limits(old):

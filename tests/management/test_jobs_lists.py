@@ -3,7 +3,11 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.core.management import CommandError, call_command
+from django.db import OperationalError, connections
+from django.db.migrations.recorder import MigrationRecorder
 
+from jobexec.management.jobs.actions import ACTIONS
 from jobexec.models import DeadLetterJob, Incident
 from jobexec.operations import fail_job, requeue
 from jobexec.operations.batches.control import start_batch
@@ -52,3 +56,19 @@ def test_batches(alias, frozen, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     _, text = jobs("batches", "--limit", 1, alias=alias, terminal=True)
     assert len(text.splitlines()) == 2
+
+
+def test_what_to_do_before_the_first_migrate(alias, monkeypatch):
+    def without_tables(*args):
+        raise OperationalError("no such table: jobexec_job")
+
+    monkeypatch.setattr(ACTIONS["list"], "run", without_tables)
+    with pytest.raises(CommandError, match=r"^no such table"):
+        call_command("jobs", "list", database=alias)
+    recorder = MigrationRecorder(connections[alias])
+    for app, name in list(recorder.applied_migrations()):
+        if app == "jobexec":
+            recorder.record_unapplied(app, name)
+    missing = r"lacks migrations of jobexec \(0001_initial, .* and \d+ more\): run 'manage.py migrate jobexec"
+    with pytest.raises(CommandError, match=missing):
+        call_command("jobs", "list", database=alias)

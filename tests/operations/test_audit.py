@@ -10,10 +10,11 @@ from jobexec import clock, job, operations, signals
 from jobexec.exceptions import InvalidJob
 from jobexec.handlers import registry
 from jobexec.models import AuditLog, DeadLetterJob, Deployment, Incident, IncidentState, Job, OperatorType, TimerJob
-from jobexec.operations import audit, batches, gateway_clients
+from jobexec.operations import audit, batches
 from jobexec.operations.audit import LONGEST, MOST_IDS, acting
 from jobexec.operations.external import resolve_external_incident, set_external_priority, set_external_retries
 from jobexec.operations.maintenance.cleanup import clean_up_history
+from jobexec.operations.manage import gateway_clients
 from jobexec.operations.manage.purge import release_keys
 from jobexec.operations.nodes.deployments import deploy
 from jobexec.operations.schedules.manage import delete_schedule, fire_now, save_schedule, set_enabled

@@ -12,10 +12,14 @@ from django.test.utils import override_settings
 
 from jobexec import external_job, job, operations, publish_message
 from jobexec.handlers import registry
-from jobexec.models import DeadLetterJob, GatewayClient, Job, JobLog, SuspendedJob, TimerJob
+from jobexec.models import DeadLetterJob, ExternalWorkerJob, GatewayClient, Job, JobLog, SuspendedJob, TimerJob
+from jobexec.operations.external.settle import complete_external_job
 from jobexec.operations.overview import overview
 from jobexec.operations.why.explain import why
+from jobexec.processes import chain, complete, correlate, deploy, start
+from jobexec.processes.models import ProcessInstance, UserTask
 from jobexec.testing import ManualExecutor
+from tests.processes.support import bpmn
 
 pytestmark = [pytest.mark.transactional, pytest.mark.every_database, pytest.mark.databases("postgresql", "mariadb")]
 
@@ -26,11 +30,16 @@ ROLES = "jobexec_executor", "jobexec_enqueuer", "jobexec_reader"
 def statements(alias, suffix):
     """What SECURITY.md says for this database, with roles of our own in the database of the test."""
     vendor, database = connections[alias].vendor, connections[alias].settings_dict["NAME"]
-    postgresql, mysql = re.findall(r"```sql\n(.*?)```", TEXT, re.S)
+    blocks = re.findall(r"```sql\n(.*?)```", TEXT, re.S)  # of jobexec for both vendors, then of processes
+    postgresql, mysql = "".join(blocks[::2]), "".join(blocks[1::2])
     text = postgresql if vendor == "postgresql" else mysql.replace("shop.", f"{database}.")
     for role in ROLES:
         text = re.sub(rf"\b{role}\b", role.replace("jobexec", suffix), text)
     return [statement for statement in text.split(";") if statement.strip()]
+
+
+def _tables():
+    return [table for label in ("jobexec", "jobexec_processes") for table in apps.get_app_config(label).get_models()]
 
 
 @pytest.fixture
@@ -126,12 +135,46 @@ def test_an_executor_runs_fails_suspends_and_cleans_up(alias, roles, handlers):
     assert JobLog.objects.using(alias).exists()
 
 
+MODEL = (
+    '<startEvent id="s"/><parallelGateway id="fork"/><userTask id="ask" camunda:candidateUsers="anna"/>'
+    '<task id="later" camunda:asyncBefore="true"/><receiveTask id="paid" messageRef="m"/>'
+    '<serviceTask id="work" camunda:type="external" camunda:topic="work"/>'
+    + "".join(
+        f'<sequenceFlow id="f{n}" sourceRef="{a}" targetRef="{b}"/>'
+        for n, (a, b) in enumerate([("s", "fork"), *(("fork", id) for id in ("ask", "later", "paid", "work"))])
+    )
+)
+
+
+@override_settings(TIME_ZONE="UTC")
+def test_processes_are_started_by_an_application_and_driven_by_an_executor(alias, roles, handlers):
+    pytest.importorskip("lxml")
+    process = bpmn.process(MODEL, top='<message id="m" name="paid"/>')
+    with logged_in(alias, roles, "executor"):
+        deploy(("p.bpmn", process), using=alias)
+    with logged_in(alias, roles, "enqueuer"):
+        instance = start("p", variables={"amount": 5}, using=alias)
+        chain(handlers.s(), handlers.s()).start(using=alias)
+        may_not(alias, "DELETE FROM jobexec_processes_processinstance")
+        may_not(alias, "UPDATE jobexec_processes_usertask SET assignee = 'me'")
+        may_not(alias, "INSERT INTO jobexec_processes_processdeployment (name) VALUES ('x')")
+    with logged_in(alias, roles, "executor"):
+        assert len(ManualExecutor(using=alias).run_until_empty()) == 3
+        complete(UserTask.objects.using(alias).get(), {"ok": True}, using=alias)
+        assert correlate("paid", using=alias) == 1
+        complete_external_job(alias, ExternalWorkerJob.objects.using(alias).get().job_key, {})
+        ManualExecutor(using=alias).run_until_empty()
+        ProcessInstance.objects.using(alias).update(removal_time=instance.start_time)
+        operations.clean_up_history(alias)
+    assert not ProcessInstance.objects.using(alias).exists()
+
+
 def test_a_reader_sees_all_but_clients_and_changes_nothing(alias, roles, handlers):
     row = handlers.using(database=alias).enqueue()
     with logged_in(alias, roles, "reader"):
         assert overview(alias) is not None
         assert why(row.pk, using=alias) is not None
-        for table in apps.get_app_config("jobexec").get_models():
+        for table in _tables():
             if table is not GatewayClient:
                 list(table._base_manager.using(alias).all()[:1])  # as the lists of the admin do
         may_not(alias, f"SELECT * FROM {GatewayClient._meta.db_table}")
@@ -140,6 +183,6 @@ def test_a_reader_sees_all_but_clients_and_changes_nothing(alias, roles, handler
 
 
 def test_every_table_is_in_it():
-    named = set(re.findall(r"jobexec_[a-z]+", TEXT))
-    tables = {table._meta.db_table for table in apps.get_app_config("jobexec").get_models()}
+    named = set(re.findall(r"jobexec_[a-z_]+", TEXT))
+    tables = {table._meta.db_table for table in _tables()}
     assert tables <= named | {"jobexec_gatewayclient"}

@@ -10,7 +10,7 @@ from django.db import connections
 
 from jobexec import clock
 from jobexec.identifiers import uuid7
-from jobexec.models import DeadLetterJob, FailureGroup, Incident, Job, TimerJob
+from jobexec.models import BlockedJob, DeadLetterJob, FailureGroup, Incident, Job, TimerJob
 from jobexec.operations.overview import overview
 from tests.support.factories import make_row
 
@@ -94,3 +94,15 @@ def test_the_dead_letters_of_a_group_are_found_by_their_fingerprint(alias: str) 
     )
     for sql, plan in statements(alias, DeadLetterJob, "failure_groups"):
         assert "jobexec_deadletterjob_alike" in plan, f"{sql[:300]}\n{plan}"
+
+
+@pytest.mark.every_database
+def test_resources_for_which_jobs_wait_are_found_among_jobs_that_wait_for_messages(alias: str, settings: Any) -> None:
+    settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": {"customer:*": {"limit": 2}}}
+    fill(alias, BlockedJob, waits_for="approved", waits_for_key="4711")
+    for number in range(5):
+        make_row(BlockedJob, alias, resource=f"customer:{number}")
+    no_scan(alias, BlockedJob, statements(alias, BlockedJob, "resources"))
+    found = overview(alias, parts=["resources"]).resources
+    assert found is not None
+    assert [(each.name, int(each.waiting)) for each in found] == [(f"customer:{number}", 1) for number in range(5)]

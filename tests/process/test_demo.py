@@ -102,6 +102,15 @@ def test_once_works_off_every_booking_and_prints_a_table(playground, database):
     assert rows["confirm_booking"][:3] == ("59", "0", "0")
     assert rows["remind_of_payment"][:3] == ("0", "59", "0")
     assert "booking-57: book_flight, 3 attempts." in output
+    # The worker outside has done the orders, and the rule has decided the refunds that no manager approved in time.
+    processes = re.findall(r"^(\w+) +(\d+) +(.+?) +(\d+) +(\d+)$", output.partition("process  ")[2], re.MULTILINE)
+    assert processes == [
+        ("travel", "3", "3 booked", "0", "0"),
+        ("order", "4", "1 refused, 3 shipped", "0", "0"),
+        ("approval", "3", "1 rejected, 1 transferred", "0", "1"),
+        ("offer", "3", "-", "3", "0"),
+    ]
+    assert "transfer, 1 attempts. DoNotRetry: There is no account unknown." in output
     assert "60 bookings: 59 confirmed, 1 with a dead letter, 0 problems. 179 tickets" in output
     playground.assert_clean()
 

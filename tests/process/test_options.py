@@ -53,10 +53,11 @@ def test_verbosity(alias, run, enqueue, trace):
 
 
 @pytest.mark.databases("sqlite")
-def test_serves_only_its_categories_under_its_name(alias, run, enqueue, trace):
+@pytest.mark.parametrize("option", [("--category", "mail"), ("--exclude-category", "default")])
+def test_serves_only_its_categories_under_its_name(alias, run, enqueue, trace, option):
     enqueue("note", "not mine")
     enqueue("note", "mine", category="mail")
-    executor = run("--until-empty", "--category", "mail", "--node", "postman", CATEGORIES=CATEGORIES)
+    executor = run("--until-empty", *option, "--node", "postman", CATEGORIES=CATEGORIES)
     assert executor.ended() == 0, executor.text
     assert trace.texts() == ["mine"]
     assert "node postman," in executor.out[0]
@@ -152,6 +153,8 @@ def test_a_server_that_takes_too_few_connections_is_told_once(alias, run):
     [
         (["--engine", "elsewhere"], {}, 1, "'elsewhere'"),
         (["--category", "mial"], {"CATEGORIES": CATEGORIES}, 1, "'mial'"),
+        (["--exclude-category", "mial"], {"CATEGORIES": CATEGORIES}, 1, "'mial'"),
+        (["--category", "mail", "--exclude-category", "default"], {"CATEGORIES": CATEGORIES}, 1, "got both"),
         (["--threads", "0"], {}, 1, "from 1 to 10000"),
         (["--queue-size", "many"], {}, 2, "invalid int value: 'many'"),
         (["--processes", "0"], {}, 1, "at least 1, got 0"),

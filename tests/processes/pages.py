@@ -4,6 +4,8 @@ from django.urls import reverse
 
 from jobexec import job
 from jobexec.processes.flows.builder import Flow
+from jobexec.processes.handlers.registry import service_task
+from tests.support.suite.databases import ROOT
 
 FILE = b"""<?xml version="1.0"?>
 <definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" targetNamespace="tests"
@@ -17,6 +19,9 @@ FILE = b"""<?xml version="1.0"?>
   </process>
 </definitions>"""
 
+#: A file with a diagram: an order that waits for its approval, its payment and a call.
+DRAWN = (ROOT / "docs/examples/order.bpmn").read_bytes()
+
 
 @job(name="tests.pages.break")
 def breaks():
@@ -26,6 +31,11 @@ def breaks():
 @job(name="tests.pages.note")
 def notes(name):
     return name
+
+
+@service_task("warehouse.reserve")
+def reserve(context):
+    raise ValueError("the warehouse does not answer")
 
 
 def shop():

@@ -40,7 +40,9 @@ def test_the_page_of_a_definition(operator, client, instance):
     row = ProcessDefinition.objects.get()
     page = client.get(url(ProcessDefinition, row)).content.decode()
     assert 'class="jobexec-element waits" data-element="approve"' in page
-    assert "camunda:candidateGroups" in page
+    file = client.get(f"{url(ProcessDefinition, row)[: -len('change/')]}xml/")
+    assert file.content == FILE
+    assert file["Content-Disposition"] == 'attachment; filename="approval.bpmn"'
     assert "approval" in client.get(url(ProcessDefinition)).content.decode()
 
 

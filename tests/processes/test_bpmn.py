@@ -1,33 +1,29 @@
 """BPMN files from their deployment to the end of their instances."""
 
 import pytest
+from django.db import connections
 
 from jobexec import job
 from jobexec.exceptions import DuplicateHandler
-from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, Job, TimerJob
+from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, TimerJob
 from jobexec.operations import requeue
 from jobexec.operations.external.settle import complete_external_job
 from jobexec.operations.external.throw_error import throw_external_error
 from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.engine.exceptions import BpmnError
-from jobexec.processes.exceptions import InstanceOver, MismatchingMessage, TaskOver, UnknownProcess
+from jobexec.processes.exceptions import InstanceOver, MismatchingMessage, UnknownProcess
 from jobexec.processes.handlers.registry import function, listener, service_task
 from jobexec.processes.models import (
-    ActivityInstance,
-    EventSubscription,
-    Execution,
     ProcessDefinition,
-    ProcessDeployment,
     ProcessInstance,
     UserTask,
-    Variable,
 )
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.events import correlate, signal
 from jobexec.processes.operations.instances import cancel, set_variables
 from jobexec.processes.operations.start import start
-from jobexec.processes.operations.user_tasks import claim, complete
 from jobexec.testing import controlled_clock
+from tests.processes.support.rows import assert_nothing_is_left, elements, final, state
 
 pytest.importorskip("lxml")
 
@@ -57,7 +53,7 @@ def broken(context):
 
 
 @service_task("tests.bpmn.outside")
-def outside(context):
+def run_outside(context):
     """Says whether it is in the transaction of a step."""
     DONE.append((context.element_id, context.variables["order"], context.job.work.atomic))
     context.variables["parcel"] = 17
@@ -82,7 +78,8 @@ def audit(context):
 
 NAMESPACES = (
     'xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" xmlns:camunda="http://camunda.org/schema/1.0/bpmn" '
-    'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:zeebe="http://camunda.org/schema/zeebe/1.0" '
+    'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:jobexec="urn:jobexec:bpmn" '
+    'xmlns:zeebe="http://camunda.org/schema/zeebe/1.0" '
     'targetNamespace="tests"'
 )
 
@@ -100,107 +97,14 @@ def deployed(alias, *args, **kwargs):
     return deploy(("order.bpmn", xml(*args, **kwargs)), using=alias)
 
 
-def state(alias, instance):
-    return ProcessInstance.objects.using(alias).get(pk=instance.pk).state
-
-
-def final(alias, instance):
-    return ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables
-
-
-def elements(alias):
-    return sorted(Execution.objects.using(alias).values_list("element_id", flat=True))
-
-
-def assert_nothing_is_left(alias):
-    for model in (Execution, Variable, EventSubscription, UserTask, Job, TimerJob, DeadLetterJob, ExternalWorkerJob):
-        assert not model.objects.using(alias).exists(), model
-
-
 def note_task(id, attributes=""):
     return f'<serviceTask id="{id}" camunda:delegateExpression="${{tests.bpmn.note}}" {attributes}/>'
-
-
-def test_an_asynchronous_task_is_a_job(alias, run_jobs):
-    deployed(
-        alias,
-        '<startEvent id="s"/>'
-        + note_task("pay", 'camunda:asyncBefore="true"')
-        + '<endEvent id="e"/>'
-        + flows(("s", "pay"), ("pay", "e")),
-    )
-    instance = start("order", business_key="4711", using=alias)
-    assert DONE == []
-    job = Job.objects.using(alias).get()
-    assert (job.handler_type, job.failed_activity_id, job.atomic) == ("jobexec.processes.continue", "pay", True)
-    assert (job.process_instance_id, job.process_definition_key, job.correlation_id) == (
-        str(instance.pk),
-        "order",
-        "4711",
-    )
-    run_jobs()
-    assert DONE == ["pay"]
-    assert state(alias, instance) == "completed"
-    assert_nothing_is_left(alias)
-    history = ActivityInstance.objects.using(alias).filter(instance_id=instance.pk)
-    assert sorted(history.values_list("element_id", "state")) == [
-        ("e", "completed"),
-        ("pay", "completed"),
-        ("s", "completed"),
-    ]
 
 
 def test_what_is_not_asynchronous_runs_in_the_callers_transaction(alias):
     deployed(alias, '<startEvent id="s"/>' + note_task("a") + '<endEvent id="e"/>' + flows(("s", "a"), ("a", "e")))
     instance = start("order", using=alias)
     assert (DONE, instance.state) == (["a"], "completed")
-
-
-def test_an_asynchronous_user_task_waits_for_a_person(alias, run_jobs):
-    deployed(
-        alias,
-        '<startEvent id="s"/><userTask id="approve" name="Approve" camunda:asyncBefore="true" '
-        'camunda:candidateGroups="managers"/><endEvent id="e"/>' + flows(("s", "approve"), ("approve", "e")),
-    )
-    instance = start("order", using=alias)
-    assert not UserTask.objects.using(alias).exists()
-    run_jobs()
-    task = UserTask.objects.using(alias).get()
-    assert (task.name, task.assignee, task.element_id) == ("Approve", "", "approve")
-    claim(task, "anna", using=alias)
-    with pytest.raises(TaskOver):
-        claim(task, "bert", using=alias)
-    complete(task, {"approved": True}, user="anna", using=alias)
-    assert state(alias, instance) == "completed"
-    assert final(alias, instance) == {"approved": True}
-    with pytest.raises(TaskOver):
-        complete(task, using=alias)
-    assert_nothing_is_left(alias)
-
-
-def test_a_script_in_a_foreign_language_is_refused(alias):
-    body = (
-        '<startEvent id="s"/><scriptTask id="calc" scriptFormat="groovy" camunda:asyncBefore="true">'
-        '<script>x = 1</script></scriptTask><endEvent id="e"/>' + flows(("s", "calc"), ("calc", "e"))
-    )
-    with pytest.raises(InvalidProcess, match=r"calc.*groovy"):
-        deployed(alias, body)
-    assert not ProcessDeployment.objects.using(alias).exists()
-
-
-def test_after_a_task_comes_a_job_if_it_says_so(alias, run_jobs):
-    deployed(
-        alias,
-        '<startEvent id="s"/>'
-        + note_task("a", 'camunda:asyncAfter="true"')
-        + note_task("b")
-        + '<endEvent id="e"/>'
-        + flows(("s", "a"), ("a", "b"), ("b", "e")),
-    )
-    start("order", using=alias)
-    assert DONE == ["a"]
-    run_jobs()
-    assert DONE == ["a", "b"]
 
 
 def fork(extra=""):
@@ -221,17 +125,7 @@ def fork(extra=""):
     )
 
 
-def test_a_fork_and_its_join(alias, run_jobs):
-    deployed(alias, fork())
-    instance = start("order", using=alias)
-    assert Job.objects.using(alias).count() == 3
-    run_jobs()
-    assert (sorted(DONE[:3]), DONE[3:]) == (["flight", "hotel", "ticket"], ["bill"])
-    assert state(alias, instance) == "completed"
-    assert_nothing_is_left(alias)
-
-
-def test_an_exclusive_gateway_takes_its_default(alias):
+def test_a_condition_calls_a_function_of_the_project(alias):
     deployed(
         alias,
         '<startEvent id="s"/><exclusiveGateway id="x" default="low"/>'
@@ -242,65 +136,8 @@ def test_an_exclusive_gateway_takes_its_default(alias):
         'xsi:type="tFormalExpression">${tests.twice(amount) &gt; 100}</conditionExpression></sequenceFlow>'
         + flows(("s", "x")),
     )
-    start("order", variables={"amount": 50}, using=alias)
     start("order", variables={"amount": 51}, using=alias)
-    assert DONE == ["cheap", "dear"]
-
-
-def test_a_subprocess_with_a_timer_on_it(alias, run_jobs):
-    deployed(
-        alias,
-        '<startEvent id="s"/><subProcess id="sub"><startEvent id="s2"/><userTask id="ask"/><endEvent id="e2"/>'
-        '<sequenceFlow id="i1" sourceRef="s2" targetRef="ask"/><sequenceFlow id="i2" sourceRef="ask" targetRef="e2"/>'
-        '</subProcess><boundaryEvent id="late" attachedToRef="sub"><timerEventDefinition><timeDuration>PT10S'
-        "</timeDuration></timerEventDefinition></boundaryEvent>"
-        + note_task("escalate")
-        + '<endEvent id="e"/>'
-        + flows(("s", "sub"), ("sub", "e"), ("late", "escalate")),
-    )
-    with controlled_clock() as clock:
-        instance = start("order", using=alias)
-        in_time = start("order", using=alias)
-        assert TimerJob.objects.using(alias).count() == 2
-        complete(UserTask.objects.using(alias).get(root_id=in_time.pk), using=alias)
-        assert state(alias, in_time) == "completed"
-        assert TimerJob.objects.using(alias).count() == 1
-        clock.advance(11)
-        run_jobs()
-    assert DONE == ["escalate"]
-    assert state(alias, instance) == "completed"
-    assert_nothing_is_left(alias)
-
-
-def test_parallel_tasks_end_by_their_condition(alias):
-    deployed(
-        alias,
-        '<startEvent id="s"/><userTask id="vote"><multiInstanceLoopCharacteristics><loopCardinality>5</loopCardinality>'
-        "<completionCondition>${nrOfCompletedInstances &gt;= 2}</completionCondition>"
-        '</multiInstanceLoopCharacteristics></userTask><endEvent id="e"/>' + flows(("s", "vote"), ("vote", "e")),
-    )
-    instance = start("order", using=alias)
-    tasks = list(UserTask.objects.using(alias))
-    assert len(tasks) == 5
-    complete(tasks[0], using=alias)
-    assert UserTask.objects.using(alias).count() == 4
-    complete(tasks[1], using=alias)
-    assert state(alias, instance) == "completed"
-    assert_nothing_is_left(alias)
-
-
-def test_the_priority_of_an_activity_beats_that_of_its_process(alias):
-    deployed(
-        alias,
-        '<startEvent id="s"/><parallelGateway id="fork"/>'
-        + note_task("a", 'camunda:asyncBefore="true" camunda:jobPriority="10"')
-        + note_task("b", 'camunda:asyncBefore="true"')
-        + flows(("s", "fork"), ("fork", "a"), ("fork", "b")),
-        attributes='camunda:jobPriority="5"',
-    )
-    start("order", using=alias)
-    found = Job.objects.using(alias).values_list("failed_activity_id", "priority")
-    assert sorted(found) == [("a", 10), ("b", 5)]
+    assert DONE == ["dear"]
 
 
 def test_a_failing_task_is_tried_again_and_becomes_an_incident_at_its_element(alias, run_jobs):
@@ -353,6 +190,88 @@ def test_an_error_that_nobody_catches_is_an_incident_that_can_be_retried(alias, 
     run_jobs()
     assert state(alias, instance) == "completed"
     assert_nothing_is_left(alias)
+
+
+@service_task("tests.bpmn.far")
+def far(context):
+    """Says what it sees outside of the step: variables, fields, and that no transaction is open."""
+    DONE.append((context.element_id, context.arguments, connections[context.job.using].in_atomic_block))
+    if context.variables["amount"] > 9:
+        raise BpmnError("TOO_MUCH", "no", {"limit": 9})
+    if context.variables["amount"] < 0:
+        raise ValueError("no amount")
+    context.variables["seen"] = context.variables["amount"]
+    return {"receipt": "r1"}
+
+
+@service_task("tests.bpmn.far_async")
+async def far_async(context):
+    return {"receipt": context.business_key}
+
+
+def outside(name="far", extra=""):
+    return (
+        f'<startEvent id="s"/><serviceTask id="pay" jobexec:transaction="outside" {extra} '
+        f'camunda:delegateExpression="${{tests.bpmn.{name}}}"><extensionElements><camunda:field name="currency" '
+        'stringValue="EUR"/><camunda:failedJobRetryTimeCycle>R2/PT0S</camunda:failedJobRetryTimeCycle>'
+        '</extensionElements></serviceTask><boundaryEvent id="refused" attachedToRef="pay"><errorEventDefinition '
+        'errorRef="e1"/></boundaryEvent><endEvent id="e"/><endEvent id="no"/>'
+        + flows(("s", "pay"), ("pay", "e"), ("refused", "no"))
+    )
+
+
+TOO_MUCH = '<error id="e1" errorCode="TOO_MUCH"/>'
+
+
+def run_outside(alias, run_jobs, name="far", extra="", **variables):
+    deployed(alias, outside(name, extra), before=TOO_MUCH)
+    instance = start("order", business_key="4711", variables=variables, using=alias)
+    assert DONE == []
+    run_jobs()
+    return ProcessInstance.objects.using(alias).get(pk=instance.pk)
+
+
+@pytest.mark.transactional
+def test_a_service_task_outside_runs_in_a_job_without_a_transaction(alias, run_jobs):
+    row = run_outside(alias, run_jobs, amount=5)
+    assert DONE == [("pay", {"currency": "EUR"}, False)]
+    assert (row.end_element, row.final_variables) == ("e", {"amount": 5, "seen": 5, "receipt": "r1"})
+    assert_nothing_is_left(alias)
+
+
+def test_a_service_task_outside_may_be_a_coroutine_and_have_a_result_variable(alias, run_jobs):
+    row = run_outside(alias, run_jobs, "far_async", 'camunda:resultVariable="answer" camunda:asyncBefore="true"')
+    assert row.final_variables == {"answer": {"receipt": "4711"}}
+
+
+def test_an_error_of_a_service_task_outside_is_caught(alias, run_jobs):
+    row = run_outside(alias, run_jobs, amount=10)
+    assert (row.end_element, row.final_variables) == ("no", {"amount": 10, "limit": 9})
+    assert_nothing_is_left(alias)
+
+
+def test_a_failing_service_task_outside_is_an_incident_and_is_repaired(alias, run_jobs):
+    row = run_outside(alias, run_jobs, amount=-1)
+    dead = DeadLetterJob.objects.using(alias).get()
+    assert (dead.handler_type, dead.failed_activity_id, dead.attempts) == ("step:tests.bpmn.far", "pay", 2)
+    set_variables(row, {"amount": 1}, using=alias)
+    requeue(dead)
+    run_jobs()
+    assert final(alias, row) == {"amount": 1, "seen": 1, "receipt": "r1"}
+
+
+def test_a_service_task_outside_whose_instance_is_cancelled_meanwhile(alias, run_jobs):
+    deployed(alias, outside(), before=TOO_MUCH)
+    instance = start("order", variables={"amount": 1}, using=alias)
+    cancel(instance)
+    run_jobs()
+    assert DONE == []
+
+
+def test_a_file_names_service_tasks_and_no_jobs(alias):
+    body = '<startEvent id="s"/><serviceTask id="a" camunda:class="jobexec.processes.timer"/>' + flows(("s", "a"))
+    with pytest.raises(InvalidProcess, match=r"a: No service task 'jobexec\.processes\.timer' is registered"):
+        deployed(alias, body)
 
 
 EXTERNAL = (
@@ -558,7 +477,6 @@ def test_a_task_that_runs_outside_sees_and_changes_variables(alias, run_jobs):
     body = '<startEvent id="s"/>' + tasks + '<endEvent id="e"/>'
     deployed(alias, body + flows(("s", "a"), ("a", "b"), ("b", "c"), ("c", "e")))
     instance = start("order", business_key="4711", variables={"order": 5}, using=alias)
-    assert Job.objects.using(alias).get().handler_type == "step:tests.bpmn.outside"
     run_jobs()
     assert DONE == [("a", 5, False), "plain", "plain"]
     found = final(alias, instance)

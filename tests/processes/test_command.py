@@ -5,7 +5,10 @@ import io
 import pytest
 from django.core.management import CommandError, call_command
 
+from jobexec.handlers.batch import get_batch
+from jobexec.models import AuditLog, Batch, Suspension
 from jobexec.processes.models import Execution, ProcessInstance
+from jobexec.processes.operations import many
 
 pytest.importorskip("lxml")
 
@@ -45,6 +48,7 @@ def test_deploy_start_show_and_cancel(alias, command, file):
     shown = command("show", id)
     assert "approval 4711 active" in shown
     assert "  at approve: waiting\n  task Approve it: nobody has it\n  amount = 5\n" in shown
+    assert "  Approve it (approve) is a task that nobody has claimed, since" in shown
     assert command("cancel", id, "--reason", "no") == "Cancelled.\n"
     assert "reason: no" in command("show", id)
     with pytest.raises(CommandError, match="has ended"):
@@ -78,3 +82,87 @@ def test_check_finds_what_does_not_fit(alias, command, file):
     assert "belongs to" in out.getvalue()
     assert "has no execution" in out.getvalue()
     execution.save(using=alias, force_insert=True)
+
+
+@pytest.fixture
+def started(command, file):
+    command("deploy", str(file))
+
+    def start(*args):
+        return command("start", "approval", *args).split()[0]
+
+    return start
+
+
+def test_modify_restart_and_retry(alias, command, started):
+    id = started("--variables", '{"password": "geheim"}')
+    assert "geheim" not in command("show", id)
+    assert (
+        command("modify", id, "--cancel", "approve", "--before", "approve", "--variables", '{"a": 1}') == "Modified.\n"
+    )
+    assert "  a = 1\n" in command("show", id)
+    assert command("modify", id, "--before", "approve", "--cancel", "approve", "--reason", "no") == "Modified.\n"
+    assert "approval  cancelled" in command("show", id)
+    again = command("restart", id, "--before", "approve", "--variables", '{"a": 2}')
+    assert again.split()[1] == "active"
+    assert "  a = 2\n" in command("show", again.split()[0])
+    assert command("restart", id, "--after", "approve").split()[1] == "completed"
+    assert command("retry", again.split()[0]) == "0 dead letters have retries again.\n"
+    for args, message in (
+        (("modify", id, "--before", "approve"), "has ended"),
+        (("modify", again.split()[0], "--before", "nothing"), "no such element"),
+        (("modify", again.split()[0]), "at least one change"),
+        (("restart", again.split()[0]), "modify it instead"),
+        (("restart", id, "--variables", "[]"), "a JSON object"),
+    ):
+        with pytest.raises(CommandError, match=message):
+            command(*args)
+    found = AuditLog.objects.using(alias).filter(verb="modify_instance")
+    assert set(found.values_list("via", flat=True)) == {"processes modify"}
+
+
+def test_suspend_and_activate(alias, command, started):
+    id = started()
+    assert command("suspend", id) == "Suspended; 0 jobs moved now.\n"
+    assert command("suspend", "approval", "--version", "1", "--until", "+1h", "--without-instances") == (
+        "Suspended; 0 jobs moved now.\n"
+    )
+    with pytest.raises(CommandError, match="can be started"):
+        started()
+    assert command("activate", "approval", "--version", "1") == "Activated; 0 jobs may run again.\n"
+    started()
+    assert command("activate", id) == "Activated; 0 jobs may run again.\n"
+    with pytest.raises(CommandError, match="with the key of a process"):
+        command("suspend", id, "--version", "1")
+    with pytest.raises(CommandError, match="'nothing'"):
+        command("suspend", "nothing")
+    assert not Suspension.objects.using(alias).exists()
+
+
+@pytest.mark.every_database
+def test_cancel_many(alias, command, started, run_jobs, monkeypatch):
+    monkeypatch.setattr(many, "_PAGE", 2)
+    others, kept = [started("--business-key", "a") for _ in range(5)], started("--business-key", "b")
+    ended = started("--business-key", "a")
+    command("cancel", ended)
+    told = command("cancel", "--process", "approval", "--business-key", "a", "--reason", "sold out")
+    assert told.endswith(" cancels them: 3 jobs.\n")
+    command("cancel", others[0], "--reason", "alone")
+    run_jobs()
+    rows = ProcessInstance.objects.using(alias)
+    assert [str(pk) for pk in rows.filter(state="active").values_list("pk", flat=True)] == [kept]
+    assert rows.filter(delete_reason="sold out").count() == 4
+    progress = get_batch(Batch.objects.using(alias).get().pk, using=alias).progress()
+    assert (progress.total, progress.completed) == (3, 3)
+    assert command("cancel", "--process", "nothing").endswith("0 jobs.\n")
+    for args in ((), (kept, "--process", "approval")):
+        with pytest.raises(CommandError, match="id of an instance, or options"):
+            command("cancel", *args)
+
+
+@pytest.mark.transactional
+def test_cleanup(alias, command, started, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"HISTORY_TIME_TO_LIVE": 0}}
+    command("cancel", started())
+    assert command("cleanup") == "3 rows deleted.\n"
+    assert not ProcessInstance.objects.using(alias).exists()

@@ -224,7 +224,8 @@ def test_a_flow_undoes_what_is_done_when_its_deadline_has_passed(alias, run_jobs
         run_jobs()
     assert CALLS == ["a", "undo a"]
     found = ProcessInstance.objects.using(alias).get(pk=instance.pk)
-    assert (found.state, found.end_element) == ("completed", "deadline")
+    assert (found.state, found.end_element) == ("terminated", "deadline")
+    assert found.delete_reason == "The deadline has passed."
 
 
 def test_what_a_message_brings_is_the_result_of_its_wait(alias, run_jobs):

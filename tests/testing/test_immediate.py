@@ -7,6 +7,7 @@ import pytest
 from django.db import connections, transaction
 from django.test import TestCase
 
+import jobexec
 from jobexec import InvalidJob
 from jobexec.handlers import many
 from jobexec.models import Job, TimerJob
@@ -48,6 +49,15 @@ class Everywhere:
             handler.enqueue(1)
         assert seen == [f"{word} {number}" for number in (1, 2, 3, 4) for word in ("begin", "end")]
         assert len(depths) == 1  # they do not call each other, so there is no limit to that
+
+    def test_children_of_a_batch_run_at_once_and_its_end_comes_with_its_timer(self, alias, shop):
+        with immediate(alias) as executor:
+            with jobexec.batch(on_success=shop.send.s(2), using=alias) as batch:
+                batch.add(shop.send.s(1))
+                assert shop.done == [1]
+            assert (batch.state, batch.progress().open) == ("running", 0)
+            executor.run_until_empty()
+        assert (batch.state, shop.done) == ("completed", [1, 2])
 
     def test_when_the_transaction_commits(self, alias, shop, executor):
         hooks = TestCase.captureOnCommitCallbacks(using=alias, execute=True)

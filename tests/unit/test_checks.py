@@ -271,10 +271,12 @@ def test_they_are_registered_with_django_under_their_tag(settings):
 
 def test_every_id_is_documented_and_no_other():
     tasks = Path(checks.__file__).parent / "backends" / "checks.py"
-    source = "".join(path.read_text() for path in (Path(checks.__file__), Path(validation.__file__), tasks))
+    processes = Path(checks.__file__).parent / "processes" / "checks.py"
+    files = (Path(checks.__file__), Path(validation.__file__), tasks, processes)
+    source = "".join(path.read_text() for path in files)
     page = (Path(__file__).parents[2] / "docs/reference/checks.md").read_text()
     said = set(re.findall(r'"(jobexec\.[EW]\d+)"', source))
-    assert len(said) == 37
+    assert len(said) == 41
     assert set(re.findall(r"^`(jobexec\.[EW]\d+)`$", page, re.MULTILINE)) == said
 
 
@@ -283,6 +285,14 @@ def test_a_job_in_a_category_that_does_not_exist(site):
     message = site()["jobexec.W006"]
     assert "'tests.mail'" in message.msg and "'mail'" in message.msg
     assert "jobexec.W006" not in site(CATEGORIES=["default", "mail"])
+
+
+@pytest.mark.parametrize("name", ["JOBEXECUTOR", "JOB_EXEC", "JOBEXEC_SETTINGS"])
+def test_settings_under_another_name(site, settings, name):
+    setattr(settings, name, {"THREADS": 5})
+    assert name in site()["jobexec.W018"].msg
+    setattr(settings, name, "x")
+    assert "jobexec.W018" not in site()
 
 
 def test_an_alert_of_a_category_that_does_not_exist(site):

@@ -46,6 +46,13 @@ def test_the_setting_replaces_the_words(settings):
     assert not is_sensitive("password")
 
 
+def test_words_of_processes_come_in_addition(settings):
+    settings.JOBEXEC = {"PROCESSES": {"SENSITIVE": ["iban"]}}
+    assert is_sensitive("customerIBAN")
+    assert is_sensitive("password")
+    assert hide({"iban": 5, "amount": 1}) == {"iban": HIDDEN, "amount": 1}
+
+
 def test_values_are_hidden_however_deep_and_nothing_is_changed():
     before = {"a": [{"password": {"x": 1}, "b": 2}], "card": 3}
     assert hide(before, ["card"]) == {"a": [{"password": HIDDEN, "b": 2}], "card": HIDDEN}

@@ -90,6 +90,10 @@ class Action:
         """Initial values of the form for these rows."""
         return {}
 
+    def form_for(self, queryset: QuerySet[Any]) -> type[forms.Form] | None:
+        """The form to show first for these rows."""
+        return self.form_class
+
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         """The success message for ``count`` rows."""
         raise NotImplementedError
@@ -113,7 +117,7 @@ class Action:
         queryset = queryset.using(using)
         data: Mapping[str, Any] = {}
         large = self.operation is not None and is_large(request, queryset)
-        form_class = self.form_class or (forms.Form if large else None)
+        form_class = self.form_for(queryset) or (forms.Form if large else None)
         if form_class is not None:
             applied = "_apply" in request.POST
             form = form_class(request.POST if applied else None, initial={} if applied else self.initial(queryset))

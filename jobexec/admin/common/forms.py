@@ -49,6 +49,16 @@ class PriorityForm(forms.Form):
     )
 
 
+class ReencryptForm(forms.Form):
+    """Whether jobs that are not encrypted are meant, too."""
+
+    plain = forms.BooleanField(
+        label=_("Also those that are not encrypted"),
+        required=False,
+        help_text=_("Encrypts the arguments of jobs that were enqueued before their handler asked for it."),
+    )
+
+
 def _picker() -> forms.DateTimeInput:
     """The browser's own date picker, which needs no script."""
     return forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")

@@ -12,7 +12,7 @@ from jobexec.models import NodeState
 
 from . import display
 
-_KINDS = {NodeState.ACTIVE: "ok", NodeState.DRAINING: "warn", NodeState.DEAD: "bad"}
+_KINDS = {NodeState.ACTIVE: "ok", NodeState.PAUSED: "off", NodeState.DRAINING: "warn", NodeState.DEAD: "bad"}
 
 
 def state_badge(state: str) -> SafeString:

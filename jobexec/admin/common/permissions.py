@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.http import HttpRequest
 
+from jobexec.conf import get_settings
+
 
 class OperationPermissions:
     """``has_<name>_permission`` for every operation on jobs; mixed into the admin of each table that has actions.
@@ -39,7 +41,7 @@ class OperationPermissions:
         return request.user.has_perm("jobexec.bury_job")
 
     def has_reencrypt_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("jobexec.reencrypt_job")
+        return bool(get_settings().encryption_keys) and request.user.has_perm("jobexec.reencrypt_job")
 
     def has_reveal_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.reveal_job")

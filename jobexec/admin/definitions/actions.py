@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from jobexec import operations
 from jobexec.exceptions import JobExecError
 from jobexec.models import Batch, JobDefinition
-from jobexec.operations.definitions import (
+from jobexec.operations.batches.definitions import (
     clear_overriding_priority,
     override_priority,
     set_retries_by_definition,

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.exceptions import ClientNotFound
-from jobexec.operations import gateway_clients
+from jobexec.operations.manage import gateway_clients
 
 from ..common.actions import Action, DeletingAction, Outcome
 from ..common.base import TableAdmin

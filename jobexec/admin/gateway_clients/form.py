@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 from jobexec import clock
 from jobexec.exceptions import InvalidClient
 from jobexec.models import GatewayClient
-from jobexec.operations.gateway_clients import PERMISSIONS, checked_client, checked_name
+from jobexec.operations.manage.gateway_clients import PERMISSIONS, checked_client, checked_name
 
 #: The name for jobs without a tenant, as in the gateways' protocols.
 NO_TENANT = "<default>"
@@ -23,6 +23,9 @@ _LABELS = {
     "update": gettext_lazy("update: change retries and priority"),
     "resolve": gettext_lazy("resolve: resolve incidents"),
     "publish": gettext_lazy("publish: publish messages for jobs that wait"),
+    "deploy": gettext_lazy("deploy: deploy processes"),
+    "start": gettext_lazy("start: start processes"),
+    "tasks": gettext_lazy("tasks: claim and complete user tasks"),
 }
 _ERRORS = {
     "name": gettext_lazy(
@@ -60,7 +63,7 @@ class LinesField(forms.CharField):
 
 
 class GatewayClientForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A client, saved by :mod:`jobexec.operations.gateway_clients`, which makes the same checks."""
+    """A client, saved by :mod:`jobexec.operations.manage.gateway_clients`, which makes the same checks."""
 
     #: Set by the admin for each request: the database to save in, and the tenants that its user is limited to.
     using: ClassVar[str] = "default"

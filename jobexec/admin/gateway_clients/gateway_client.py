@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidClient
 from jobexec.models import GatewayClient
-from jobexec.operations.gateway_clients import change_client, create_client, expires_soon, has_old_secret
+from jobexec.operations.manage.gateway_clients import change_client, create_client, expires_soon, has_old_secret
 
 from ..common import display
 from ..common.base import TableAdmin

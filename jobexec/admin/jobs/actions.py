@@ -14,7 +14,7 @@ from jobexec import operations
 from jobexec.operations.manage.verbs import VERBS
 
 from ..common.actions import Action, Outcome
-from ..common.forms import ConfirmForm, DueDateForm, PriorityForm, RetriesForm, SuspendForm
+from ..common.forms import ConfirmForm, DueDateForm, PriorityForm, ReencryptForm, RetriesForm, SuspendForm
 from ..common.search import as_uuid
 from ..common.tenancy import is_restricted
 
@@ -132,3 +132,24 @@ class Delete(JobAction):
     label = gettext_lazy("Delete…")
     form_class = ConfirmForm
     dangerous = True
+
+
+class EndWait(JobAction):
+    """Let jobs go on without their message."""
+
+    name = verb = "end_wait"
+    description = gettext_lazy("Let selected %(verbose_name_plural)s go on without their message…")
+    label = gettext_lazy("Go on without the message…")
+    form_class = ConfirmForm
+
+
+class Reencrypt(JobAction):
+    """Encrypt jobs with the newest key."""
+
+    name = verb = "reencrypt"
+    description = gettext_lazy("Encrypt selected %(verbose_name_plural)s with the newest key…")
+    label = gettext_lazy("Encrypt again…")
+    form_class = ReencryptForm
+    warning = gettext_lazy(
+        "Jobs that are encrypted get the newest key, whatever state they are in. Running jobs are not disturbed."
+    )

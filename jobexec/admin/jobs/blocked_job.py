@@ -8,8 +8,8 @@ from django.utils.translation import gettext_lazy
 from jobexec.models import BlockedJob
 
 from ..common import filters, text_filters
-from ..messages.actions import EndWait, PublishMessage
-from .actions import Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
+from ..messages.actions import PublishMessage
+from .actions import Cancel, Delete, EndWait, Reencrypt, Reschedule, ResetRetries, SetPriority, Suspend
 from .page import JobTableAdmin
 from .repairs import ExecuteNow, MoveToDeadLetters
 
@@ -54,6 +54,7 @@ class BlockedJobAdmin(JobTableAdmin):
         SetPriority(),
         Suspend(),
         MoveToDeadLetters(),
+        Reencrypt(),
         Cancel(),
         Delete(),
     )

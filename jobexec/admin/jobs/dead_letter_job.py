@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from jobexec.models import DeadLetterJob
 
 from ..common import display, filters, text_filters
-from .actions import Delete, Requeue, SetPriority
+from .actions import Delete, Reencrypt, Requeue, SetPriority
 from .page import JobTableAdmin
 
 
@@ -41,7 +41,7 @@ class DeadLetterJobAdmin(JobTableAdmin):
     ordering = ("-died_at", "-id")
     own_columns = ("died_exactly",)
     readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "died_exactly")
-    actions = (Requeue(), SetPriority(), Delete())
+    actions = (Requeue(), SetPriority(), Reencrypt(), Delete())
 
     @admin.display(description=_("died"), ordering="died_at")
     def died(self, job: DeadLetterJob) -> str | SafeString:

@@ -15,7 +15,7 @@ from jobexec.models import AbstractJob, ExternalWorkerJob
 from ..common import display, filters, text_filters
 from ..common.job_columns import state_badge
 from . import external_filters
-from .actions import Activate, Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
+from .actions import Activate, Cancel, Delete, Reencrypt, Reschedule, ResetRetries, SetPriority, Suspend
 from .page import JobTableAdmin
 from .repairs import GiveBack, MoveToDeadLetters
 
@@ -57,6 +57,7 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
         Reschedule(),
         SetPriority(),
         MoveToDeadLetters(),
+        Reencrypt(),
         Cancel(),
         Delete(),
     )

@@ -9,7 +9,7 @@ from django.contrib import admin
 from jobexec.models import Job, JobProgress
 
 from ..common import filters, text_filters
-from .actions import Activate, Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
+from .actions import Activate, Cancel, Delete, Reencrypt, Reschedule, ResetRetries, SetPriority, Suspend
 from .page import JobTableAdmin
 from .repairs import ExecuteNow, MoveToDeadLetters, Unlock
 
@@ -48,6 +48,7 @@ class JobAdmin(JobTableAdmin):
         Unlock(),
         ExecuteNow(),
         MoveToDeadLetters(),
+        Reencrypt(),
         Cancel(),
         Delete(),
     )

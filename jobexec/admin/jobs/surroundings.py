@@ -37,6 +37,7 @@ from jobexec.operations.why.facts import Reason
 from ..common import display
 from ..common.base import TableAdmin
 from ..common.incident_columns import incident_badge
+from ..common.instance_pages import INSTANCE_PAGES
 from ..common.job_columns import state_badge
 from .location import found_job
 
@@ -194,7 +195,7 @@ class Surroundings:
 
     def links(self) -> list[SafeString]:
         """Links to the job's batch, schedule, unique key, task result, and similar failures."""
-        found: list[SafeString] = []
+        found = self._instance()
         batches, groups = self._admin(Batch), self._admin(FailureGroup)
         if self._job.batch_id is not None and batches is not None:
             found.append(display.link(batches.page_url(self._job.batch_id), _("The batch that it belongs to")))
@@ -203,6 +204,13 @@ class Surroundings:
         if fingerprint and groups is not None:
             found.append(display.link(groups.page_url(fingerprint), _("All similar failures")))
         return found
+
+    def _instance(self) -> list[SafeString]:
+        instance, using = self._job.process_instance_id, self._job._state.db or "default"
+        if not instance:
+            return []
+        site = self._page.admin_site
+        return [link for page in INSTANCE_PAGES if (link := page(self._request, site, instance, using)) is not None]
 
     def _schedule(self) -> SafeString | None:
         schedules = self._admin(Schedule)

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from jobexec.models import SuspendedJob
 
 from ..common import display, filters, text_filters
-from .actions import Activate, Cancel, Delete, Reschedule, ResetRetries, SetPriority, Suspend
+from .actions import Activate, Cancel, Delete, Reencrypt, Reschedule, ResetRetries, SetPriority, Suspend
 from .page import JobTableAdmin
 from .repairs import MoveToDeadLetters, RecalculateDueDate
 
@@ -50,6 +50,7 @@ class SuspendedJobAdmin(JobTableAdmin):
         RecalculateDueDate(),
         SetPriority(),
         MoveToDeadLetters(),
+        Reencrypt(),
         Cancel(),
         Delete(),
     )

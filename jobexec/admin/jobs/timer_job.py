@@ -7,7 +7,7 @@ from django.contrib import admin
 from jobexec.models import TimerJob
 
 from ..common import filters, text_filters
-from .actions import Cancel, Delete, Reschedule, ResetRetries, RetryNow, SetPriority, Suspend
+from .actions import Cancel, Delete, Reencrypt, Reschedule, ResetRetries, RetryNow, SetPriority, Suspend
 from .page import JobTableAdmin
 from .repairs import ExecuteNow, MoveToDeadLetters, RecalculateDueDate
 
@@ -45,6 +45,7 @@ class TimerJobAdmin(JobTableAdmin):
         SetPriority(),
         Suspend(),
         MoveToDeadLetters(),
+        Reencrypt(),
         Cancel(),
         Delete(),
     )

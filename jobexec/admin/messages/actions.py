@@ -1,4 +1,4 @@
-"""Actions on messages, and on jobs that wait for them."""
+"""Actions on messages, and the one that publishes those for which jobs wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from jobexec.exceptions import JobExecError
 from jobexec.operations.manage.purge import delete_messages
 
 from ..common.actions import Action, DeletingAction, Outcome
-from ..common.forms import ConfirmForm
 from .form import PayloadForm
 
 
@@ -60,23 +59,3 @@ class PublishMessage(Action):
         return ngettext(
             "The message of %(count)d job published.", "The messages of %(count)d jobs published.", count
         ) % {"count": count}
-
-
-class EndWait(Action):
-    """Let jobs go on without their message."""
-
-    name, permission = "end_wait", "reschedule"
-    description = gettext_lazy("Let selected %(verbose_name_plural)s go on without their message…")
-    label = gettext_lazy("Go on without the message…")
-    form_class = ConfirmForm
-    name_column = "handler_type"
-    warning = gettext_lazy("They run without a message, as if their wait had timed out.")
-
-    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        result = operations.end_wait(queryset, using=using)
-        return Outcome(list(result.changed), dict(result.skipped))
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("The wait of %(count)d job has ended.", "The waits of %(count)d jobs have ended.", count) % {
-            "count": count
-        }

@@ -2,21 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.urls import path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
+from jobexec import operations
 from jobexec.models import ExclusiveLock, ExecutorNode
+from jobexec.operations.targets.for_each import OperationResult
 
 from ..common import display, node_columns
+from ..common.actions import Action, Outcome
 from ..common.base import TableAdmin
+from ..common.forms import ConfirmForm
 from ..dashboard.view import dashboard_view
+
+
+class Control(Action):
+    """Pause, resume or drain the nodes with the names of the selected rows."""
+
+    permission = "control"
+    form_class: type[ConfirmForm] | None = ConfirmForm
+    verb: ClassVar[Callable[..., OperationResult]]
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        result = type(self).verb(list(queryset.values_list("name", flat=True)), using=using)
+        return Outcome(result.changed, {name: _(reason) for name, reason in result.skipped.items()})
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        text = ngettext(
+            "%(count)d node follows at its next heartbeat.", "%(count)d nodes follow at their next heartbeats.", count
+        )
+        return text % {"count": count}
+
+
+class Pause(Control):
+    """Let nodes take no more jobs."""
+
+    name = "pause"
+    description = gettext_lazy("Pause selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Pause…")
+    warning = gettext_lazy(
+        "They take no more jobs until they are resumed or restarted, and finish those that they hold."
+    )
+    verb = operations.pause_nodes
+
+
+class Resume(Control):
+    """Let paused nodes take jobs again."""
+
+    name = "resume"
+    description = gettext_lazy("Resume selected %(verbose_name_plural)s")
+    label = gettext_lazy("Resume")
+    form_class = None
+    verb = operations.resume_nodes
+
+
+class Drain(Control):
+    """Let the processes of nodes end."""
+
+    name = "drain"
+    description = gettext_lazy("Drain selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Drain…")
+    dangerous = True
+    warning = gettext_lazy(
+        "Their processes finish the running jobs and end. Whatever starts them may start them again."
+    )
+    verb = operations.drain_nodes
 
 
 @admin.register(ExecutorNode)
@@ -25,6 +85,7 @@ class ExecutorNodeAdmin(TableAdmin):
 
     list_display = ("name", "state_badge", "signs_of_life", "busy", "queued", "serves", "process", "up")
     list_filter = ("state",)
+    actions = (Pause(), Resume(), Drain())
     search_fields = ("name__startswith", "hostname__startswith")
     sortable_by = ("name",)
     ordering = ("name", "start_time", "id")
@@ -34,6 +95,9 @@ class ExecutorNodeAdmin(TableAdmin):
         (gettext_lazy("Serves"), {"fields": ("serves",)}),
         (gettext_lazy("Process"), {"fields": ("process", "start_time", "lock_owner", "id", "locks")}),
     )
+
+    def has_control_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.control_executornode")
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view(partial(dashboard_view, site=self.admin_site))

@@ -22,11 +22,9 @@ from jobexec.sensitive import HIDDEN, hide
 
 from ..common.tenancy import COLUMN
 
-#: Options that users limited to some tenants may not set: keys and process instances.
-_ACROSS_TENANTS = {
-    *("unique", "unique_while", "unique_for", "on_conflict"),
-    *("process_instance_id", "root_process_instance_id"),
-}
+#: How the process instances of batches begin, of which users limited to some tenants may make no jobs: a handler would
+#: reach the batch by its context. Unique keys and other process instances belong to a tenant.
+_OF_BATCHES = "batch:"
 
 
 class IndentedJSONField(forms.JSONField):
@@ -114,9 +112,9 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         options = self._clean_json("options")
         if self.tenants is not None and options.get(COLUMN, "") not in self.tenants:
             raise forms.ValidationError(_('Its "tenant_id" must be one of your tenants.'))
-        if self.tenants is not None and (across := sorted(_ACROSS_TENANTS & options.keys())):
+        if self.tenants is not None and str(options.get("process_instance_id", "")).startswith(_OF_BATCHES):
             text = _("These options affect jobs of other tenants: %(options)s.")
-            raise forms.ValidationError(text % {"options": ", ".join(across)})
+            raise forms.ValidationError(text % {"options": "process_instance_id"})
         return options
 
     def clean(self) -> dict[str, Any]:

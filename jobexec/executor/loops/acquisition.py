@@ -23,6 +23,8 @@ from ..pool.pool import Pool
 from ..waiting import Round, Waiting, strategy_of
 from .tenants import Tenants
 
+_LOOK_WHILE_PAUSED = 1.0  # seconds; without a query
+
 
 class JobAcquisition(Loop):
     """Acquires as many jobs of one engine as the pool has room for, and no more.
@@ -89,6 +91,8 @@ class JobAcquisition(Loop):
     def run_once(self) -> float:
         if not self.node.good:
             return 0.2  # a heartbeat will decide whether this node goes on
+        if self.node.paused:
+            return _LOOK_WHILE_PAUSED
         with self.node.acquiring:
             self._release_strays()
             began, share = clock.monotonic(), self._engine.share

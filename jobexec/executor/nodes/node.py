@@ -56,6 +56,8 @@ class Node:
         self._good_until = 0.0
         self._judging = LeaseJudgement(settings.lease_time.total_seconds(), settings.heartbeat_interval.total_seconds())
         self._draining = False
+        #: Whether an operator wants it to take no more jobs, or the process to end.
+        self.paused = self.to_drain = False
         self._decided = threading.Condition()
         #: Held while pages are locked or outcomes are written, where one writer locks the whole database: a thread that
         #: waits here wakes up at once, a thread that waits in SQLite sleeps for up to a tenth of a second.
@@ -194,18 +196,28 @@ class Node:
         soon = clock.now(self.using) + 2 * self.settings.heartbeat_interval
         name = self.settings.node_name if self.engine.deployment_aware else None
         deployments = heartbeat_probes.questions_about_deployments(self.using, self.scope, name)
-        return heartbeat_probes.questions(self.using, self.owner, soon) | deployments
+        return heartbeat_probes.questions(self.using, self.owner, soon) | heartbeat_probes.REQUESTS | deployments
 
     def _heed(self, row: ExecutorNode, answers: frozenset[str]) -> None:
         others = any(name.startswith(heartbeat_probes.DEPLOYMENTS) for name in answers)
+        self.to_drain = heartbeat_probes.TO_DRAIN in answers
+        paused = heartbeat_probes.PAUSED in answers or self.to_drain
+        if paused != self.paused:
+            self.paused = paused
+            logger.info("Node %s on %s: an operator has %s it", self.owner, self.using, self._requested())
+            leases.renew_lease(self.using, row, self.settings.lease_time, **self._report())
         if others or clock.monotonic() - self._scope_read >= _READ_SCOPE_EVERY:
             before, self.scope = self.scope, self._scope()
             if self.scope.deployments != before.deployments:
                 leases.renew_lease(self.using, row, self.settings.lease_time, **self._report())
         self.looked(answers)
 
+    def _requested(self) -> str:
+        return "drained" if self.to_drain else "paused" if self.paused else "resumed"
+
     def _report(self) -> dict[str, Any]:
-        state = NodeState.DRAINING if self._draining else NodeState.ACTIVE
+        state = NodeState.PAUSED if self.paused else NodeState.ACTIVE
+        state = NodeState.DRAINING if self._draining or self.to_drain else state
         return {"state": state, "deployments": list(self.scope.deployments), **self._load()}
 
     def serve(self) -> None:

@@ -10,7 +10,7 @@ from django.db import connections
 import jobexec
 from jobexec.broker.connection import broker_name
 from jobexec.conf import EngineSettings, Settings
-from jobexec.handlers.registry import all_handlers
+from jobexec.handlers.registry import OWN, all_handlers
 from jobexec.operations.sql.locks import has_skip_locked
 
 from ...runtime.connection_count import can_listen, connections_by_alias
@@ -30,7 +30,8 @@ def banner(executor: JobExecutor) -> Iterator[str]:
         f"  pool:       {settings.threads} threads, queue of {settings.queue_size}; history: {settings.history_level}; "
         f"connections: {_connections(settings)}"
     )
-    yield f"  handlers:   {len(all_handlers())} registered. Ctrl-C drains and ends, twice leaves at once."
+    handlers = sum(not handler.name.startswith(OWN) for handler in all_handlers())
+    yield f"  handlers:   {handlers} registered. Ctrl-C drains and ends, twice leaves at once."
 
 
 def _engine(engine: EngineSettings, broker: str) -> str:

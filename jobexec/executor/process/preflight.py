@@ -20,21 +20,29 @@ from ...runtime.connections import is_behind_pooler
 
 logger = logging.getLogger("jobexec.executor")
 
+_NAMED = 3
+
 
 def check_engines(settings: Settings) -> None:
     """Check that every engine's database answers and has all migrations. Raises NodeRefused."""
     for alias in settings.engines:
-        try:
-            executor = MigrationExecutor(connections[alias])
-            plan = executor.migration_plan([key for key in executor.loader.graph.leaf_nodes() if key[0] == "jobexec"])
-        except DatabaseError as error:
-            raise NodeRefused(f"The database {alias!r} does not answer: {error}") from error
-        if plan:
-            missing = ", ".join(migration.name for migration, _ in plan)
-            raise NodeRefused(
-                f"The database {alias!r} lacks migrations of jobexec ({missing}): "
-                f"run 'manage.py migrate jobexec --database {alias}'."
-            )
+        check_migrations(alias)
+
+
+def check_migrations(alias: str) -> None:
+    """Check that a database answers and has all migrations. Raises NodeRefused."""
+    try:
+        executor = MigrationExecutor(connections[alias])
+        plan = executor.migration_plan([key for key in executor.loader.graph.leaf_nodes() if key[0] == "jobexec"])
+    except DatabaseError as error:
+        raise NodeRefused(f"The database {alias!r} does not answer: {error}") from error
+    if plan:
+        missing = ", ".join(migration.name for migration, _ in plan[:_NAMED])
+        more = f" and {len(plan) - _NAMED} more" if len(plan) > _NAMED else ""
+        raise NodeRefused(
+            f"The database {alias!r} lacks migrations of jobexec ({missing}{more}): "
+            f"run 'manage.py migrate jobexec --database {alias}'."
+        )
 
 
 def check_processes(settings: Settings, processes: int) -> None:

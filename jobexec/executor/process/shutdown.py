@@ -90,7 +90,7 @@ def serve(
     health: Health | None = None,
     reasons: Sequence[Reason] = (),
 ) -> int:
-    """Run a started executor until a signal, ``done``, one of ``reasons`` or the supervisor ends it.
+    """Run a started executor until a signal, an operator, ``done``, one of ``reasons`` or the supervisor ends it.
 
     Returns the exit code. 0: all running jobs have ended and are settled. 4: the grace period ended before some job
     did. 5: a new process is to replace this one, for one of ``reasons``, and no signal came meanwhile. (3, by a second
@@ -98,10 +98,10 @@ def serve(
     supervisor grants it: not all processes may drain at the same time. ``say`` reports the progress of a drain.
     """
     health = health or Health(executor)
-    why = _until_end(shutdown, done, health, reasons)
+    why = _until_end(shutdown, lambda: executor.to_drain or (done is not None and done()), health, reasons)
     health.drain()
-    if shutdown.requested or why:
-        text = f"Restarting, because {why}. " if why else ""
+    if shutdown.requested or executor.to_drain or why:
+        text = f"Restarting, because {why}. " if why else "An operator ends it. " if executor.to_drain else ""
         say(f"{text}Draining: {executor.running_jobs} jobs are running.")
     shutdown.request()
     drained = executor.stop()
@@ -117,13 +117,11 @@ def serve(
     return code
 
 
-def _until_end(
-    shutdown: Shutdown, done: Callable[[], bool] | None, health: Health, reasons: Sequence[Reason]
-) -> str | None:
+def _until_end(shutdown: Shutdown, done: Callable[[], bool], health: Health, reasons: Sequence[Reason]) -> str | None:
     """Wait; returns why this process is to be restarted, or None if it is simply to end."""
     above = control_pipe.supervisor()
     while not shutdown.wait(_TURN):
-        if done is not None and done():
+        if done():
             return None
         if above is not None and above.gone:
             logger.warning("The supervisor is gone; draining")

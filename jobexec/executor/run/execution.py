@@ -36,12 +36,13 @@ from jobexec.operations.settle.recover import mark_suspect_started
 from jobexec.operations.sql.errors import is_conflict, one_line, storable
 from jobexec.operations.sql.session import is_lost, is_of_connection
 from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob, in_order
-from jobexec.operations.values.failure import MESSAGE_LENGTH, Failure
+from jobexec.operations.values.failure import MESSAGE_LENGTH, Failure, fingerprint_of
 from jobexec.operations.values.log_fields import log_fields
 from jobexec.operations.values.run import Run
 from jobexec.retry import RetryPlan
 
 from ...runtime.connections import clean_connections, is_broken, note_loss, prepare_connections
+from .failure_log import failure_log
 from .forks import end_if_forked, generation
 from .outcomes import Outcome, complete_alone, tell_finished
 from .read import read
@@ -387,7 +388,10 @@ def _log(outcome: Outcome, run: Run) -> None:
     elif failure.kind == "cancelled":
         logger.info("%s %s was cancelled after %.3f s", named, work.id, run.duration, extra=extra)
     else:
-        text = "%s %s failed after %.3f s (attempt %d): %s"
+        skipped = failure_log.skipped(fingerprint_of(work, failure))
+        more = f" ({skipped:,} more of this group not logged)" if skipped else ""
+        text = "%s %s failed after %.3f s (attempt %d): %s%s"
         # A log file cannot take a lone surrogate either.
         attempt, message = work.attempts + 1, one_line(failure.message, MESSAGE_LENGTH)
-        logger.warning(text, named, work.id, run.duration, attempt, message, extra=extra)
+        level = logging.DEBUG if skipped is None else logging.WARNING
+        logger.log(level, text, named, work.id, run.duration, attempt, message, more, extra=extra)

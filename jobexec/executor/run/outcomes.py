@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import connections
 
 from jobexec import clock, signals
-from jobexec.encryption import plain_result, seal_result
+from jobexec.encryption import stored_result
 from jobexec.exceptions import DoNotRetry
 from jobexec.handlers.base import JobHandler, ResultHandler
 from jobexec.models import AbstractJob, DeadLetterJob, Job
@@ -82,8 +82,7 @@ class Outcome:
         try:
             text = self.keeper.encode_result(value)
             secret = self.encrypted or getattr(self.keeper, "encrypted", False)
-            stored = seal_result(text, self.work.id) if secret else plain_result(text)
-            self.result = Result(stored, self.keeper.keep_for)
+            self.result = Result(stored_result(text, self.work.id, secret=secret), self.keeper.keep_for)
         except DoNotRetry:
             raise
         except Exception as error:

@@ -5,7 +5,7 @@ requests. Views are wrapped with :func:`protected`; the gRPC server calls ``auth
 """
 
 from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
-from jobexec.operations.gateway_clients import PERMISSIONS
+from jobexec.operations.manage.gateway_clients import PERMISSIONS
 
 from .audit import audit, operator_of
 from .client import ANYBODY, Client

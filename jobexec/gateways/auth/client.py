@@ -9,7 +9,7 @@ from jobexec.conf import get_settings
 from jobexec.exceptions import NotAllowed
 from jobexec.models import GatewayClient
 from jobexec.operations.external.types import EVERYTHING, Caller
-from jobexec.operations.gateway_clients import PERMISSIONS
+from jobexec.operations.manage.gateway_clients import PERMISSIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

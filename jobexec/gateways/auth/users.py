@@ -13,7 +13,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
 from jobexec.operations.external.types import Caller
-from jobexec.operations.gateway_clients import PERMISSIONS
+from jobexec.operations.manage.gateway_clients import PERMISSIONS
 from jobexec.tenancy import tenants_of
 
 from .client import Client

@@ -14,7 +14,7 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import Unauthenticated
 from jobexec.models import GatewayClient
-from jobexec.operations.gateway_clients import has_old_secret
+from jobexec.operations.manage.gateway_clients import has_old_secret
 from jobexec.operations.values.client_secrets import PREFIX, digest
 
 from . import credential_cache, tokens, usage, users

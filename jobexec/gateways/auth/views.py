@@ -25,9 +25,11 @@ from .rejected_log import address_of, rejections
 from .users import again, by_session, within_tenants
 from .verify import authenticate, is_refused, known
 
-#: Permissions for changes to jobs or incidents beyond working on them.
-_AUDITED = frozenset({"update", "resolve"})
+#: Permissions for changes beyond working on jobs.
+_AUDITED = frozenset({"update", "resolve", "deploy", "start", "tasks"})
 _ATTRIBUTE = "_jobexec_gateway_client"
+#: The content type of files.
+FORM = "multipart/form-data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +72,15 @@ def not_logged(response: HttpResponse) -> HttpResponse:
 
 
 def protected(
-    *permissions: str, problem: Problem = problem_json, counts: Allowance = REQUESTS
+    *permissions: str, problem: Problem = problem_json, counts: Allowance = REQUESTS, form_limit: int = 0
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Restrict a view, sync or async, to clients with one of these permissions (default: "work").
 
     In the view, :func:`client_of` returns the client. ``counts`` is the allowance that requests count against. The view
-    is exempt from Django's CSRF protection, which is checked only if the credentials are a session.
+    is exempt from Django's CSRF protection, which is checked only if the credentials are a session. ``form_limit``: the
+    body is not JSON, but a form with files, of at most so many bytes, which are counted before it is read.
     """
-    rule = _Rule(permissions or ("work",), problem, counts)
+    rule = _Rule(permissions or ("work",), problem, counts, form_limit)
 
     def decorate(view: Callable[..., Any]) -> Callable[..., Any]:
         return csrf_exempt(_awaited(view, rule) if iscoroutinefunction(view) else _called(view, rule))
@@ -98,15 +101,21 @@ class _Rule:
     permissions: tuple[str, ...]
     problem: Problem
     counts: Allowance
+    form_limit: int = 0
 
     def refusal(self, request: HttpRequest, who: Who | None = None) -> Refusal | None:
         """Why the request is refused, or None. Queries the database unless ``who`` returns the client without it."""
         try:
+            if self.form_limit and int(request.META.get("CONTENT_LENGTH") or 0) > self.form_limit:
+                return Refusal(413, "INVALID_ARGUMENT", f"The body: expected at most {self.form_limit:,} bytes.")
             refuse_other_sites(request)
             client = (who or _client)(request)
             client.check(*self.permissions)
             limit(client, self.counts)
-            if not is_json(request):
+            if self.form_limit and request.content_type != FORM:
+                detail = f"The body: expected the content type {FORM}, got {request.content_type!r}."
+                return Refusal(415, "INVALID_ARGUMENT", detail)
+            if not self.form_limit and not is_json(request):
                 detail = f"The body: expected the content type application/json, got {request.content_type!r}."
                 return Refusal(415, "INVALID_ARGUMENT", detail)
         except Unauthenticated as error:

@@ -111,6 +111,11 @@ class CallContext:
         work = partial(verb, self.using, *args, **kwargs)
         return await self._within(self._finishing, partial(_again, carried(work)))
 
+    async def once(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """The same for a verb that must not happen twice: after a lost connection nobody knows whether it has."""
+        work = partial(verb, self.using, *args, **kwargs)
+        return await self._within(self._finishing, partial(_again, carried(work), repeatable=False))
+
     async def fetch(self, fetch: Fetch, client: auth.Client) -> list[ActivatedMessage]:
         """Activate jobs. If the waiting task is cancelled, the jobs that were activated are given back."""
         future = asyncio.wrap_future(self._fetching.submit(partial(_fetch, self.using, fetch)))
@@ -199,13 +204,13 @@ def _give_back(using: str, jobs: Sequence[ActivatedJob]) -> int:
         return 0
 
 
-def _again(call: Callable[[], T]) -> T:
+def _again(call: Callable[[], T], repeatable: bool = True) -> T:
     """Call it; retry a few times after conflicts with other transactions, and once after a lost connection."""
     for number in range(1, _TRIES):
         try:
             return call()
         except DatabaseError as error:
-            if not is_conflict(error) and (number > 1 or not is_database_error(error)):
+            if not is_conflict(error) and (number > 1 or not repeatable or not is_database_error(error)):
                 raise
             discard_broken_connections()
             time.sleep(_PAUSE * number * (1 + random.random()))

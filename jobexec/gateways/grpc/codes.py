@@ -24,6 +24,7 @@ from jobexec.exceptions import (
     Unauthenticated,
     WrongWorker,
 )
+from jobexec.gateways import added
 from jobexec.gateways.long_polling import Overloaded
 from jobexec.operations.sql.errors import is_database_error, one_line
 
@@ -46,6 +47,14 @@ _CODES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], grpc.StatusCo
     (NotDecryptableYet, Code.UNAVAILABLE),
     (ValueError, Code.INVALID_ARGUMENT),  # also InvalidJob
 )
+#: The statuses for the codes of errors that other apps add.
+_ADDED = {
+    "NOT_FOUND": Code.NOT_FOUND,
+    "INVALID_ARGUMENT": Code.INVALID_ARGUMENT,
+    "INVALID_STATE": Code.FAILED_PRECONDITION,
+    "RESOURCE_EXHAUSTED": Code.RESOURCE_EXHAUSTED,
+    "DEADLINE_EXCEEDED": Code.DEADLINE_EXCEEDED,
+}
 #: Zeebe's names for the rejection of a command.
 _REJECTIONS = {
     Code.NOT_FOUND: "NOT_FOUND",
@@ -61,6 +70,7 @@ _BUG = "Unexpected error occurred between gateway and engine; its log says more.
 def status_of(error: Exception, command: str = "") -> tuple[grpc.StatusCode, str]:
     """The code and the text for an error. ``command`` is Zeebe's name for the refused command."""
     code = next((code for kind, code in _CODES if isinstance(error, kind) and _is_said(error)), None)
+    code = code or _ADDED.get(added.code_of(error) or "")
     if code is None and is_database_error(error):
         logger.warning("A call over gRPC could not reach the database: %s", one_line(error))
         return Code.RESOURCE_EXHAUSTED, _AWAY

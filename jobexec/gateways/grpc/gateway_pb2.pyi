@@ -309,3 +309,183 @@ class Partition(_message.Message):
     role: Partition.PartitionBrokerRole
     health: Partition.PartitionBrokerHealth
     def __init__(self, partitionId: _Optional[int] = ..., role: _Optional[_Union[Partition.PartitionBrokerRole, str]] = ..., health: _Optional[_Union[Partition.PartitionBrokerHealth, str]] = ...) -> None: ...
+
+class DeployResourceRequest(_message.Message):
+    __slots__ = ("resources", "tenantId")
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    TENANTID_FIELD_NUMBER: _ClassVar[int]
+    resources: _containers.RepeatedCompositeFieldContainer[Resource]
+    tenantId: str
+    def __init__(self, resources: _Optional[_Iterable[_Union[Resource, _Mapping]]] = ..., tenantId: _Optional[str] = ...) -> None: ...
+
+class Resource(_message.Message):
+    __slots__ = ("name", "content")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    content: bytes
+    def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
+
+class DeployResourceResponse(_message.Message):
+    __slots__ = ("key", "deployments", "tenantId")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DEPLOYMENTS_FIELD_NUMBER: _ClassVar[int]
+    TENANTID_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    deployments: _containers.RepeatedCompositeFieldContainer[Deployment]
+    tenantId: str
+    def __init__(self, key: _Optional[int] = ..., deployments: _Optional[_Iterable[_Union[Deployment, _Mapping]]] = ..., tenantId: _Optional[str] = ...) -> None: ...
+
+class Deployment(_message.Message):
+    __slots__ = ("process",)
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    process: ProcessMetadata
+    def __init__(self, process: _Optional[_Union[ProcessMetadata, _Mapping]] = ...) -> None: ...
+
+class ProcessMetadata(_message.Message):
+    __slots__ = ("bpmnProcessId", "version", "processDefinitionKey", "resourceName", "tenantId")
+    BPMNPROCESSID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROCESSDEFINITIONKEY_FIELD_NUMBER: _ClassVar[int]
+    RESOURCENAME_FIELD_NUMBER: _ClassVar[int]
+    TENANTID_FIELD_NUMBER: _ClassVar[int]
+    bpmnProcessId: str
+    version: int
+    processDefinitionKey: int
+    resourceName: str
+    tenantId: str
+    def __init__(self, bpmnProcessId: _Optional[str] = ..., version: _Optional[int] = ..., processDefinitionKey: _Optional[int] = ..., resourceName: _Optional[str] = ..., tenantId: _Optional[str] = ...) -> None: ...
+
+class DeployProcessRequest(_message.Message):
+    __slots__ = ("processes",)
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    processes: _containers.RepeatedCompositeFieldContainer[ProcessRequestObject]
+    def __init__(self, processes: _Optional[_Iterable[_Union[ProcessRequestObject, _Mapping]]] = ...) -> None: ...
+
+class ProcessRequestObject(_message.Message):
+    __slots__ = ("name", "definition")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    definition: bytes
+    def __init__(self, name: _Optional[str] = ..., definition: _Optional[bytes] = ...) -> None: ...
+
+class DeployProcessResponse(_message.Message):
+    __slots__ = ("key", "processes")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    processes: _containers.RepeatedCompositeFieldContainer[ProcessMetadata]
+    def __init__(self, key: _Optional[int] = ..., processes: _Optional[_Iterable[_Union[ProcessMetadata, _Mapping]]] = ...) -> None: ...
+
+class CreateProcessInstanceRequest(_message.Message):
+    __slots__ = ("processDefinitionKey", "bpmnProcessId", "version", "variables", "startInstructions", "tenantId", "operationReference")
+    PROCESSDEFINITIONKEY_FIELD_NUMBER: _ClassVar[int]
+    BPMNPROCESSID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    STARTINSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
+    TENANTID_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONREFERENCE_FIELD_NUMBER: _ClassVar[int]
+    processDefinitionKey: int
+    bpmnProcessId: str
+    version: int
+    variables: str
+    startInstructions: _containers.RepeatedCompositeFieldContainer[ProcessInstanceCreationStartInstruction]
+    tenantId: str
+    operationReference: int
+    def __init__(self, processDefinitionKey: _Optional[int] = ..., bpmnProcessId: _Optional[str] = ..., version: _Optional[int] = ..., variables: _Optional[str] = ..., startInstructions: _Optional[_Iterable[_Union[ProcessInstanceCreationStartInstruction, _Mapping]]] = ..., tenantId: _Optional[str] = ..., operationReference: _Optional[int] = ...) -> None: ...
+
+class ProcessInstanceCreationStartInstruction(_message.Message):
+    __slots__ = ("elementId",)
+    ELEMENTID_FIELD_NUMBER: _ClassVar[int]
+    elementId: str
+    def __init__(self, elementId: _Optional[str] = ...) -> None: ...
+
+class CreateProcessInstanceResponse(_message.Message):
+    __slots__ = ("processDefinitionKey", "bpmnProcessId", "version", "processInstanceKey", "tenantId")
+    PROCESSDEFINITIONKEY_FIELD_NUMBER: _ClassVar[int]
+    BPMNPROCESSID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROCESSINSTANCEKEY_FIELD_NUMBER: _ClassVar[int]
+    TENANTID_FIELD_NUMBER: _ClassVar[int]
+    processDefinitionKey: int
+    bpmnProcessId: str
+    version: int
+    processInstanceKey: int
+    tenantId: str
+    def __init__(self, processDefinitionKey: _Optional[int] = ..., bpmnProcessId: _Optional[str] = ..., version: _Optional[int] = ..., processInstanceKey: _Optional[int] = ..., tenantId: _Optional[str] = ...) -> None: ...
+
+class CreateProcessInstanceWithResultRequest(_message.Message):
+    __slots__ = ("request", "requestTimeout", "fetchVariables")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    REQUESTTIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    FETCHVARIABLES_FIELD_NUMBER: _ClassVar[int]
+    request: CreateProcessInstanceRequest
+    requestTimeout: int
+    fetchVariables: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, request: _Optional[_Union[CreateProcessInstanceRequest, _Mapping]] = ..., requestTimeout: _Optional[int] = ..., fetchVariables: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CreateProcessInstanceWithResultResponse(_message.Message):
+    __slots__ = ("processDefinitionKey", "bpmnProcessId", "version", "processInstanceKey", "variables", "tenantId")
+    PROCESSDEFINITIONKEY_FIELD_NUMBER: _ClassVar[int]
+    BPMNPROCESSID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROCESSINSTANCEKEY_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    TENANTID_FIELD_NUMBER: _ClassVar[int]
+    processDefinitionKey: int
+    bpmnProcessId: str
+    version: int
+    processInstanceKey: int
+    variables: str
+    tenantId: str
+    def __init__(self, processDefinitionKey: _Optional[int] = ..., bpmnProcessId: _Optional[str] = ..., version: _Optional[int] = ..., processInstanceKey: _Optional[int] = ..., variables: _Optional[str] = ..., tenantId: _Optional[str] = ...) -> None: ...
+
+class CancelProcessInstanceRequest(_message.Message):
+    __slots__ = ("processInstanceKey", "operationReference")
+    PROCESSINSTANCEKEY_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONREFERENCE_FIELD_NUMBER: _ClassVar[int]
+    processInstanceKey: int
+    operationReference: int
+    def __init__(self, processInstanceKey: _Optional[int] = ..., operationReference: _Optional[int] = ...) -> None: ...
+
+class CancelProcessInstanceResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SetVariablesRequest(_message.Message):
+    __slots__ = ("elementInstanceKey", "variables", "local", "operationReference")
+    ELEMENTINSTANCEKEY_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONREFERENCE_FIELD_NUMBER: _ClassVar[int]
+    elementInstanceKey: int
+    variables: str
+    local: bool
+    operationReference: int
+    def __init__(self, elementInstanceKey: _Optional[int] = ..., variables: _Optional[str] = ..., local: bool = ..., operationReference: _Optional[int] = ...) -> None: ...
+
+class SetVariablesResponse(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    def __init__(self, key: _Optional[int] = ...) -> None: ...
+
+class BroadcastSignalRequest(_message.Message):
+    __slots__ = ("signalName", "variables", "tenantId")
+    SIGNALNAME_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
+    TENANTID_FIELD_NUMBER: _ClassVar[int]
+    signalName: str
+    variables: str
+    tenantId: str
+    def __init__(self, signalName: _Optional[str] = ..., variables: _Optional[str] = ..., tenantId: _Optional[str] = ...) -> None: ...
+
+class BroadcastSignalResponse(_message.Message):
+    __slots__ = ("key", "tenantId")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TENANTID_FIELD_NUMBER: _ClassVar[int]
+    key: int
+    tenantId: str
+    def __init__(self, key: _Optional[int] = ..., tenantId: _Optional[str] = ...) -> None: ...

@@ -69,6 +69,41 @@ class GatewayStub(object):
                 request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.TopologyRequest.SerializeToString,
                 response_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.TopologyResponse.FromString,
                 )
+        self.DeployResource = channel.unary_unary(
+                '/gateway_protocol.Gateway/DeployResource',
+                request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.DeployResourceRequest.SerializeToString,
+                response_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.DeployResourceResponse.FromString,
+                )
+        self.DeployProcess = channel.unary_unary(
+                '/gateway_protocol.Gateway/DeployProcess',
+                request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.DeployProcessRequest.SerializeToString,
+                response_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.DeployProcessResponse.FromString,
+                )
+        self.CreateProcessInstance = channel.unary_unary(
+                '/gateway_protocol.Gateway/CreateProcessInstance',
+                request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CreateProcessInstanceRequest.SerializeToString,
+                response_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CreateProcessInstanceResponse.FromString,
+                )
+        self.CreateProcessInstanceWithResult = channel.unary_unary(
+                '/gateway_protocol.Gateway/CreateProcessInstanceWithResult',
+                request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CreateProcessInstanceWithResultRequest.SerializeToString,
+                response_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CreateProcessInstanceWithResultResponse.FromString,
+                )
+        self.CancelProcessInstance = channel.unary_unary(
+                '/gateway_protocol.Gateway/CancelProcessInstance',
+                request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CancelProcessInstanceRequest.SerializeToString,
+                response_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CancelProcessInstanceResponse.FromString,
+                )
+        self.SetVariables = channel.unary_unary(
+                '/gateway_protocol.Gateway/SetVariables',
+                request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.SetVariablesRequest.SerializeToString,
+                response_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.SetVariablesResponse.FromString,
+                )
+        self.BroadcastSignal = channel.unary_unary(
+                '/gateway_protocol.Gateway/BroadcastSignal',
+                request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.BroadcastSignalRequest.SerializeToString,
+                response_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.BroadcastSignalResponse.FromString,
+                )
 
 
 class GatewayServicer(object):
@@ -148,6 +183,54 @@ class GatewayServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeployResource(self, request, context):
+        """Deploy BPMN files: all of them, or none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeployProcess(self, request, context):
+        """The same as older clients know it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateProcessInstance(self, request, context):
+        """Start a process. Ends when its first step is taken.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateProcessInstanceWithResult(self, request, context):
+        """Start a process. Ends when the process has ended, or after the request timeout, and the process goes on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelProcessInstance(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetVariables(self, request, context):
+        """Set variables of a process, or of the element of one of its jobs or user tasks.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BroadcastSignal(self, request, context):
+        """Throw a signal to all processes that wait for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -205,6 +288,41 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.Topology,
                     request_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.TopologyRequest.FromString,
                     response_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.TopologyResponse.SerializeToString,
+            ),
+            'DeployResource': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeployResource,
+                    request_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.DeployResourceRequest.FromString,
+                    response_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.DeployResourceResponse.SerializeToString,
+            ),
+            'DeployProcess': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeployProcess,
+                    request_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.DeployProcessRequest.FromString,
+                    response_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.DeployProcessResponse.SerializeToString,
+            ),
+            'CreateProcessInstance': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateProcessInstance,
+                    request_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CreateProcessInstanceRequest.FromString,
+                    response_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CreateProcessInstanceResponse.SerializeToString,
+            ),
+            'CreateProcessInstanceWithResult': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateProcessInstanceWithResult,
+                    request_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CreateProcessInstanceWithResultRequest.FromString,
+                    response_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CreateProcessInstanceWithResultResponse.SerializeToString,
+            ),
+            'CancelProcessInstance': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelProcessInstance,
+                    request_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CancelProcessInstanceRequest.FromString,
+                    response_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CancelProcessInstanceResponse.SerializeToString,
+            ),
+            'SetVariables': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetVariables,
+                    request_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.SetVariablesRequest.FromString,
+                    response_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.SetVariablesResponse.SerializeToString,
+            ),
+            'BroadcastSignal': grpc.unary_unary_rpc_method_handler(
+                    servicer.BroadcastSignal,
+                    request_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.BroadcastSignalRequest.FromString,
+                    response_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.BroadcastSignalResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -400,5 +518,124 @@ class Gateway(object):
         return grpc.experimental.unary_unary(request, target, '/gateway_protocol.Gateway/Topology',
             jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.TopologyRequest.SerializeToString,
             jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.TopologyResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def DeployResource(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/gateway_protocol.Gateway/DeployResource',
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.DeployResourceRequest.SerializeToString,
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.DeployResourceResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def DeployProcess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/gateway_protocol.Gateway/DeployProcess',
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.DeployProcessRequest.SerializeToString,
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.DeployProcessResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def CreateProcessInstance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/gateway_protocol.Gateway/CreateProcessInstance',
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CreateProcessInstanceRequest.SerializeToString,
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CreateProcessInstanceResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def CreateProcessInstanceWithResult(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/gateway_protocol.Gateway/CreateProcessInstanceWithResult',
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CreateProcessInstanceWithResultRequest.SerializeToString,
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CreateProcessInstanceWithResultResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def CancelProcessInstance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/gateway_protocol.Gateway/CancelProcessInstance',
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CancelProcessInstanceRequest.SerializeToString,
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CancelProcessInstanceResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def SetVariables(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/gateway_protocol.Gateway/SetVariables',
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.SetVariablesRequest.SerializeToString,
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.SetVariablesResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def BroadcastSignal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/gateway_protocol.Gateway/BroadcastSignal',
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.BroadcastSignalRequest.SerializeToString,
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.BroadcastSignalResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

@@ -52,17 +52,18 @@ class ActivatedMessage(NamedTuple):
 
 def activated_message(job: ActivatedJob) -> ActivatedMessage:
     """The job with its message for clients. Process fields have constant values for a job without a process."""
+    keys = zeebe_format.process_keys(job)
     return ActivatedMessage(
         job,
         pb.ActivatedJob(
             key=job.key,
             type=job.type,
-            processInstanceKey=zeebe_format.key(job.process_instance_id),
+            processInstanceKey=keys.instance,
             bpmnProcessId=zeebe_format.process_definition_id(job.process_definition_key),
-            processDefinitionVersion=zeebe_format.PROCESS_DEFINITION_VERSION,
-            processDefinitionKey=zeebe_format.key(job.process_definition_id),
+            processDefinitionVersion=keys.version,
+            processDefinitionKey=keys.definition,
             elementId=zeebe_format.element_id(job.element_id, job.type),
-            elementInstanceKey=zeebe_format.key(job.execution_id),
+            elementInstanceKey=keys.element_instance,
             customHeaders=json_text(job.headers),
             worker=job.worker,
             retries=job.retries,

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from jobexec.gateways import auth
+from jobexec.gateways import added, auth
 from jobexec.gateways.long_polling import Shares
 
 from . import gateway_pb2 as pb
@@ -66,6 +66,8 @@ class Service:
             "PublishMessage": Call(commands.publish_message, "publish", "PUBLISH"),
             "Topology": Call(self._topology, counts=auth.REPORTS),
         }
+        for calls in added.calls(added.GRPC):
+            self._calls |= calls(call_context)
 
     @property
     def open(self) -> int:
@@ -78,7 +80,8 @@ class Service:
         Requests are declared as streams of which only the first message is read: there is no difference on the wire,
         and gRPC receives the message only on demand.
         """
-        return {method.name: self._handler(method, self._calls[method.name]) for method in INTERFACE.methods}
+        methods = (method for method in INTERFACE.methods if method.name in self._calls)
+        return {method.name: self._handler(method, self._calls[method.name]) for method in methods}
 
     def _handler(self, method: Any, call: Call) -> grpc.RpcMethodHandler[Any, Any]:
         async def behaviour(_messages: object, context: Any) -> Any:

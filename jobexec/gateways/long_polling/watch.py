@@ -10,6 +10,7 @@ from datetime import datetime
 from django.db import connections
 
 from jobexec import clock
+from jobexec.gateways import added
 from jobexec.operations.external.availability import available_types, next_times
 from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.server_time import synchronise_clock
@@ -64,6 +65,7 @@ class Watch(Loop):
 
     def ask_about(self, types: Collection[str]) -> None:
         """Look up when the next job of each of these types comes, because a first request waits for them."""
+        types = [type for type in types if not added.is_awaited(type)]
         if types:
             now = clock.now(self._using)
             with self._lock:
@@ -118,8 +120,13 @@ class Watch(Loop):
 
     def _look(self) -> None:
         """Wake requests for which there are available jobs."""
-        types = self._queue.types()
-        if types and (found := available_types(self._using, types)):
+        names = self._queue.types()
+        awaited = {name for name in names if added.is_awaited(name)}
+        types = names - awaited
+        found = available_types(self._using, types) if types else set()
+        if awaited:
+            found |= added.come(self._using, awaited)
+        if found:
             self._queue.wake(found)
 
     def _changed(self) -> None:

@@ -1,4 +1,4 @@
-"""``manage.py gatewayclient``: clients of the gateways, a thin wrapper of :mod:`jobexec.operations.gateway_clients`."""
+"""``manage.py gatewayclient``: create and change clients of the gateways."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from jobexec.management.jobs.output.outcome import operator
 from jobexec.management.jobs.output.screen import Exit, Screen, usage
 from jobexec.management.jobs.output.table import Column
 from jobexec.models import GatewayClient
-from jobexec.operations import gateway_clients
 from jobexec.operations.audit import acting
+from jobexec.operations.manage import gateway_clients
 from jobexec.operations.values.humanize import NONE, distance
 
 NO_TENANT = "<default>"

@@ -12,7 +12,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, router
 
 from jobexec.conf import get_settings
-from jobexec.exceptions import InvalidJob, InvalidQuery, InvalidSettings, JobExecError
+from jobexec.exceptions import InvalidJob, InvalidQuery, InvalidSettings, JobExecError, NodeRefused
+from jobexec.executor.process.preflight import check_migrations
 from jobexec.management.jobs.actions import ACTIONS
 from jobexec.management.jobs.output.outcome import operator
 from jobexec.management.jobs.output.screen import Exit, Screen, usage
@@ -43,8 +44,10 @@ class Command(BaseCommand):
             code = Exit.DONE
         except (InvalidJob, InvalidQuery) as error:
             raise usage(str(error)) from error
-        except (JobExecError, ImproperlyConfigured, DatabaseError) as error:
+        except (JobExecError, ImproperlyConfigured) as error:
             raise CommandError(str(error), returncode=Exit.ERROR) from error
+        except DatabaseError as error:
+            raise CommandError(_reason(options, error), returncode=Exit.ERROR) from error
         except KeyboardInterrupt:
             raise CommandError("Interrupted.", returncode=130) from None
         if code:
@@ -61,3 +64,12 @@ class Command(BaseCommand):
         screen = Screen.of(self.stdout, self.style, using, json=options["json"])
         with acting(operator("jobs", options["action"])):
             return ACTIONS[options["action"]].run(options, screen)
+
+
+def _reason(options: dict[str, Any], error: DatabaseError) -> str:
+    """What is wrong with the database: above all, that the tables are not there yet."""
+    try:
+        check_migrations(options["database"] or router.db_for_write(Job))
+    except NodeRefused as refusal:
+        return str(refusal)
+    return str(error)

@@ -80,7 +80,8 @@ class Command(BaseCommand):
             say(f"Metrics: {serve_metrics(options['metrics_port'], options['metrics_host']).url}/metrics")
         for line in banner.banner(server):
             say(line)
-        sys.exit(self._until_end(server, shutdown, say))
+        if code := self._until_end(server, shutdown, say):
+            sys.exit(code)
 
     def _database(self, chosen: str | None) -> str:
         """The alias of the engine. The option replaces the setting, because other modules read the setting."""

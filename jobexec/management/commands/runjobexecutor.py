@@ -14,7 +14,7 @@ from django.db import DatabaseError
 from django.utils import autoreload
 
 from jobexec.conf import Settings, get_settings
-from jobexec.exceptions import JobExecError
+from jobexec.exceptions import InvalidSettings, JobExecError
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.loops.solitary import Held, SolitaryAcquisition
 from jobexec.executor.process.banner import banner
@@ -53,6 +53,7 @@ class Command(BaseCommand):
         add("--processes", type=int, default=1, help="Executor processes, supervised and restarted if they die.")
         add("--engine", action="append", help="Serve only this engine, a database alias. Repeatable.")
         add("--category", action="append", help="Serve only this category. Repeatable.")
+        add("--exclude-category", action="append", help="Serve all categories but this one. Repeatable.")
         add("--node", help="This node's name (setting NODE_NAME, else the host name).")
         add("--deployment-aware", action="store_true", default=None, help="Take only jobs of registered deployments.")
         add("--from-broker", action="store_true", help="Get jobs from the broker (setting DISPATCH), not by polling.")
@@ -84,12 +85,13 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         leave_connections()  # from now on this thread only waits
         if options["solitary"] is not None:
-            sys.exit(self._solitary(settings, options["solitary"]))
+            _exit_with(self._solitary(settings, options["solitary"]))
+            return
         if options["check"]:
             self.stdout.write(self.style.SUCCESS("The job executor can start."))
             return
         try:
-            sys.exit(self._run(settings, options))
+            _exit_with(self._run(settings, options))
         except (JobExecError, DatabaseError, TimeoutError) as error:
             raise CommandError(str(error)) from error
 
@@ -120,7 +122,13 @@ class Command(BaseCommand):
         return serve(executor, shutdown, lambda: acquisition.over and executor.idle, _say_nothing)
 
     def _settings(self, options: dict[str, Any]) -> Settings:
-        return get_settings().replace(
+        settings = get_settings()
+        if excluded := options["exclude_category"]:
+            if options["category"]:
+                raise InvalidSettings("Expected either --category or --exclude-category, got both.")
+            settings.replace(categories=excluded)  # raises for one that does not exist
+            options["category"] = [name for name in settings.categories if name not in excluded]
+        return settings.replace(
             threads=options["threads"],
             queue_size=options["queue_size"],
             engines=options["engine"],
@@ -210,3 +218,9 @@ def _typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
             raise ArgumentTypeError(str(error)) from error
 
     return parsed
+
+
+def _exit_with(code: int) -> None:
+    """Exit if the code is not 0; ``call_command()`` returns to a caller for whom all went well."""
+    if code:
+        sys.exit(code)

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from jobexec.backends.backend import JobExecutorBackend
 from jobexec.backends.compat import InvalidTask, InvalidTaskBackend, task_backends
 from jobexec.backends.registration import find_task
-from jobexec.encryption import envelope_of, seal_result
+from jobexec.encryption import NOT_RECORDED, envelope_of, stored_result
 from jobexec.exceptions import InvalidJob, InvalidSettings
 from jobexec.models import ResultStatus, TaskResult
 
@@ -74,9 +74,11 @@ class Mapping:
 
     def _result(self, row: StoredTask, backend: JobExecutorBackend) -> TaskResult:
         columns = self._columns(row, backend)
-        value = row.return_value
-        if value is not None and envelope_of(columns["handler_configuration"]):
-            value = json.loads(seal_result(json.dumps(value, cls=DjangoJSONEncoder), row.pk))
+        secret, value, errors = envelope_of(columns["handler_configuration"]) is not None, row.return_value, row.errors
+        if value is not None:
+            value = json.loads(stored_result(json.dumps(value, cls=DjangoJSONEncoder), row.pk, secret=secret))
+        if secret:
+            errors = [{**error, "traceback": NOT_RECORDED} for error in errors]
         return TaskResult(
             id=row.pk,
             backend=backend.alias,
@@ -90,6 +92,6 @@ class Mapping:
             last_time=row.started_at,
             end_time=row.finished_at,
             return_value=value,
-            errors=row.errors,
+            errors=errors,
             workers=row.worker_ids,
         )

@@ -15,6 +15,7 @@ from .look.explain import Why
 from .look.listing import List
 from .look.show import Show
 from .messages.list import Messages
+from .nodes import Nodes
 from .resources.list import Resources
 from .schedules.list import Schedules
 from .stats.command import Stats
@@ -31,6 +32,7 @@ _ALL: tuple[Action, ...] = (
     Batches(),
     Definitions(),
     Deployments(),
+    Nodes(),
     Schedules(),
     Resources(),
     Messages(),

@@ -15,6 +15,7 @@ from django.db.models import Q
 from jobexec import clock, signals
 from jobexec.models import BATCH_HANDLERS, WAITING_TABLES, Batch, BatchState, BatchTally
 
+from ..audit import permitted
 from ..enqueue.stored_calls import create_stored
 from ..manage.cancel import cancel
 from ..notify.signals import announce
@@ -31,8 +32,14 @@ _PAGE = 500  # children of a cancelled batch that a run removes
 def watch(using: str, id: UUID, idle: int) -> None:
     """Look at a batch of jobs, in one transaction with the end of the monitor job; the next look is another job.
 
-    ``idle`` is the number of consecutive looks that found nothing new.
+    ``idle`` is the number of consecutive looks that found nothing new. No policy is asked: it was, about
+    the calls, when the batch began.
     """
+    with permitted():
+        _watch(using, id, idle)
+
+
+def _watch(using: str, id: UUID, idle: int) -> None:
     removed = _is_broken_off(using, id) and cancel_some(using, id)
     with atomic(using):
         batch = _locked(using, id)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.utils.dateparse import parse_duration
 
 from jobexec import clock
 
 from ..values.inserted_rows import NewJob
-from .create import create_job
+from .create import Pattern
 
 
 def create_stored(using: str, call: Mapping[str, Any], **defaults: Any) -> NewJob:
@@ -28,7 +29,9 @@ def create_stored(using: str, call: Mapping[str, Any], **defaults: Any) -> NewJo
         columns["waits_until"] = _moment(using, call["wait"])
     due_date = _moment(using, call["due"]) if "due" in call else None
     handler, configuration = call["handler"], call["configuration"]
-    return create_job(using, **columns, handler_type=handler, handler_configuration=configuration, due_date=due_date)
+    # Who stored the call was permitted to. An envelope is not opened: this process may have no key.
+    pattern = Pattern(using, {**columns, "handler_type": handler})
+    return pattern.create(configuration, due_date=due_date, id=UUID(call["id"]) if "id" in call else None)
 
 
 def _moment(using: str, stored: str | float) -> datetime:

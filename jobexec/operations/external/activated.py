@@ -54,6 +54,7 @@ def activated(
         process_definition_key=row.process_definition_key,
         execution_id=row.execution_id,
         element_id=configuration.get("element_id", ""),
+        keys=configuration.get("keys") or {},
         business_key=configuration.get("business_key", ""),
         lease_token=grant.token,
         create_time=create_time,

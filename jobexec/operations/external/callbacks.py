@@ -94,7 +94,7 @@ def callback_columns(
         "job_key": None,
         "handler_type": callback["handler"],
         "handler_configuration": configuration,
-        "job_definition_id": callback["handler"],
+        "job_definition_id": options.get("job_definition_id", callback["handler"]),
         "category": options.get("category", _DEFAULTS.category),
         "retries": options.get("retries", _DEFAULTS.retries),
         "retry_plan": options.get("retry_plan", ""),

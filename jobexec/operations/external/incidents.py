@@ -19,12 +19,16 @@ from ..sql.locks import lock_rows
 from .find import in_transaction
 from .types import EVERYTHING, Caller
 
+#: The attempts of a job of a process whose incident is resolved, as those of a job that an operator requeues.
+_RETRIES = 3
+
 
 @audited
 def resolve_external_incident(using: str, incident_key: int, *, caller: Caller = EVERYTHING) -> None:
     """Make the incident's job available again immediately, with the retries that it was given meanwhile.
 
-    (Zeebe: ResolveIncident.) A job that a suspension covers goes to the suspended jobs. Raises
+    (Zeebe: ResolveIncident.) A job of a process, which cannot be given retries before, gets new ones. A job that a
+    suspension covers goes to the suspended jobs. Raises
     :class:`~jobexec.exceptions.IncidentNotFound` if there is no open incident that the caller may see,
     :class:`~jobexec.exceptions.JobStateError` while the job has no retries
     (:func:`~jobexec.operations.external.update.set_external_retries`), and :class:`~jobexec.exceptions.NotAllowed` for
@@ -40,14 +44,15 @@ def _resolve(using: str, key: int, caller: Caller) -> None:
     # Between the two statements another call may have resolved it, and the job may have failed again since.
     if row is None or not _open(using, key).exists():
         raise _not_found(key)
-    if row.retries < 1:
+    retries = row.retries if row.job_key is not None else max(row.retries, _RETRIES)
+    if retries < 1:
         raise JobStateError(
             f"Expected to resolve incident with key '{key}', but the job with key '{row.job_key}' has no retries left."
         )
     reopen(using, [row])
     row.suspend_requested = False  # as for a job that an operator requeues
     to = SuspendedJob if covered_rows(using, [row]) else table_for(row, later=False)
-    moved = move(row, to, **requeued_columns(row.retries), due_date=None)
+    moved = move(row, to, **requeued_columns(retries), due_date=None)
     if moved is None:
         raise _not_found(key)
     scope = {"incident_key": str(key), "job": str(row.pk)}

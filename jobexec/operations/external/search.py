@@ -25,6 +25,7 @@ from jobexec.models import (
 )
 
 from ..history.incidents import UNHANDLED_ERROR
+from ..history.keys import next_keys
 from .types import EVERYTHING, Caller
 
 #: A job's states (Zeebe). A job that a worker holds, or that is suspended, is still CREATED.
@@ -35,6 +36,10 @@ MOST = 10_000
 
 #: What a search reads from a job's configuration; the whole may be large and stays in the database.
 _CONFIGURED = {name: KT(f"handler_configuration__{name}") for name in ("business_key", "element_id", "failures")}
+#: The numbers of its process, in the same place.
+_CONFIGURED |= {
+    f"{name}_key": KT(f"handler_configuration__keys__{name}") for name in ("instance", "root", "definition")
+}
 _FALSE = frozenset({"", "0", "false", "null"})
 _PAGE = 1000
 
@@ -69,8 +74,8 @@ class Found:
 def without_large(rows: QuerySet[Any], *loaded: str) -> QuerySet[Any]:
     """Defer arguments, headers and stack traces, except those named in ``loaded``.
 
-    The parts of the arguments that a search shows are annotations: ``business_key``, ``element_id`` and ``failures``,
-    each a text or None.
+    The parts of the arguments that a search shows are annotations: ``business_key``, ``element_id``, ``failures``,
+    ``instance_key``, ``root_key`` and ``definition_key``, each a text or None.
     """
     large = ("handler_configuration", "custom_headers", "exception_stack")
     annotated: QuerySet[Any] = rows.annotate(**_CONFIGURED)
@@ -116,7 +121,7 @@ def search_external_jobs(
 ) -> Iterator[Found]:
     """The matching jobs that have not ended: from each table at most the :data:`MOST` oldest.
 
-    Only ``columns`` are loaded: columns of the tables, ``business_key``, ``element_id``, ``failures`` and ``thrown``
+    Only ``columns`` are loaded: columns of the tables, the annotations of :func:`without_large`, and ``thrown``
     (whether a thrown error ended it).
     """
     now = clock.now(using)
@@ -164,8 +169,18 @@ def _oldest(rows: QuerySet[Any]) -> Iterator[Any]:
 
 
 def search_incidents(using: str, where: Q, caller: Caller = EVERYTHING) -> QuerySet[Incident]:
-    """Incidents of external jobs, open or resolved, that the caller may see."""
+    """Incidents of external jobs and of processes, open or resolved, that the caller may see."""
+    _give_keys(using, caller)
     return visible(Incident.objects.using(using).filter(incident_key__isnull=False), caller).filter(where)
+
+
+def _give_keys(using: str, caller: Caller) -> None:
+    """Give keys to open incidents of processes: they are opened without, for few clients ever look for them."""
+    rows = visible(Incident.objects.using(using).filter(state=IncidentState.OPEN, incident_key=None), caller)
+    lacking = rows.exclude(process_instance_id="").exclude(process_definition_key="")
+    ids = list(lacking.order_by("timestamp").values_list("pk", flat=True)[:_PAGE])
+    for id, key in zip(ids, next_keys(using, len(ids)), strict=True):
+        Incident.objects.using(using).filter(pk=id, incident_key=None).update(incident_key=key)
 
 
 def keys_of_jobs(using: str, incidents: Sequence[Incident]) -> dict[Any, int]:

@@ -5,12 +5,13 @@ Locks and their order: docs/explanation/locking.md, "External jobs".
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from jobexec import clock, signals
-from jobexec.encryption import NOT_RECORDED, envelope_of, seal
+from jobexec.encryption import NOT_RECORDED, envelope_of, seal, stored_result
 from jobexec.exceptions import JobNotFound, WorkerFailed
 from jobexec.models import AbstractJob, DeadLetterJob, ExternalWorkerJob, LogState, ResultStatus
 
@@ -24,6 +25,7 @@ from ..resources.calls import report_call
 from ..rows import tallies
 from ..rows.move import move
 from ..rows.routing import free_instances, may_hold, wake_for_permits
+from ..sql.insert import json_text
 from ..sql.locks import delete_rows
 from ..values.failure import MESSAGE_LENGTH
 from ..values.run import Run
@@ -93,7 +95,8 @@ def _keep(using: str, row: ExternalWorkerJob, sent: dict[str, Any], worker: str)
     check_size("variables", sent, "RESULT_MAX_SIZE")
     now, keep_for = clock.now(using), row.handler_configuration.get("keep_result")
     until = timedelta(seconds=keep_for) if keep_for else None
-    end = End(ResultStatus.SUCCESSFUL, now, Run(now, 0.0, worker), (), sent, until)
+    stored = stored_result(json_text(sent), row.pk, secret=envelope_of(row.handler_configuration) is not None)
+    end = End(ResultStatus.SUCCESSFUL, now, Run(now, 0.0, worker), (), json.loads(stored), until)
     write_ends(using, [row], {row.pk: end})
 
 

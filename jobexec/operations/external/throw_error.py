@@ -66,7 +66,7 @@ def throw_external_error(
             given = {"variables": outer, "error_code": code, "error_message": text[:MESSAGE_LENGTH]}
             _tell(using, row, run_callback(using, row, callback, given), code, text)
         if not row.cancel_requested:
-            report_call(using, row.resource, shown_texts(row, sent, _said_of(code, text))[0], code)
+            report_call(using, row.resource, shown_texts(row, sent, _said_of(code, recorded))[0], code)
 
     in_transaction(using, verb)
 

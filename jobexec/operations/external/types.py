@@ -91,6 +91,8 @@ class ActivatedJob:
     process_definition_key: str = ""
     execution_id: str = ""
     element_id: str = ""
+    #: The numbers of its process, where its ids are none: "instance", "root", "definition", and the "version".
+    keys: Mapping[str, int] = field(default_factory=dict)
     business_key: str = ""
     lease_token: str = ""
     create_time: datetime

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from jobexec.models import (
     BatchFailure,
     BatchPart,
     BatchTally,
+    BlockedJob,
     DeadLetterJob,
     FailureGroup,
     Incident,
@@ -42,6 +43,19 @@ logger = logging.getLogger("jobexec.cleanup")
 FORCE_AFTER = timedelta(minutes=2)
 
 Rows: TypeAlias = QuerySet[Any, Any]
+#: Yields the rows of a database that are to be deleted at a moment: of one table each, ordered by one indexed column.
+Expired: TypeAlias = Callable[[str, datetime], Iterator[Rows]]
+
+_of_others: list[Expired] = []
+
+
+def add_to_cleanup(expired: Expired) -> None:
+    """Let the cleanup delete the rows of another app, too, in its pages and under its lock; a second call is ignored.
+
+    The rows of a queryset are deleted before the next one is asked for.
+    """
+    if expired not in _of_others:
+        _of_others.append(expired)
 
 
 def clean_up_history(using: str = "default") -> int:
@@ -170,11 +184,16 @@ def _expired(using: str) -> Iterator[Rows]:
     if settings.audit_log_time_to_live is not None:
         moment = clock.now(using) - settings.audit_log_time_to_live
         yield AuditLog.objects.using(using).filter(timestamp__lt=moment).order_by("timestamp")
-    kept = Message.objects.using(using).filter(expiration_time__lt=clock.now(using), delivery_time=None)
+    # A job at which nobody has looked since may have begun to wait while the message was kept.
+    unseen = BlockedJob.objects.using(using).filter(next_look__lt=now).order_by("next_look")
+    until = unseen.values_list("next_look", flat=True).first() or now
+    kept = Message.objects.using(using).filter(expiration_time__lt=until, delivery_time=None)
     yield kept.order_by("expiration_time")
     # Children that ended after their batch was deleted.
     owner = Batch.objects.using(using).filter(pk=OuterRef("batch_id"))
     yield BatchTally.objects.using(using).filter(~Exists(owner)).order_by("pk")
+    for expired in _of_others:
+        yield from expired(using, now)
 
 
 def _results(using: str) -> Rows:

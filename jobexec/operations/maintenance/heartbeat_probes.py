@@ -7,9 +7,19 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from django.db.models import Exists, Value
+from django.db.models import BooleanField, Exists, ExpressionWrapper, Q, Value
 
-from jobexec.models import BlockedJob, Deployment, DeploymentRegistration, HistoryJob, Job, Message, Schedule, TimerJob
+from jobexec.models import (
+    BlockedJob,
+    Deployment,
+    DeploymentRegistration,
+    HistoryJob,
+    Job,
+    Message,
+    NodeState,
+    Schedule,
+    TimerJob,
+)
 
 from ..manage.priority_overrides import overridden
 from ..manage.suspension_sweep import due_suspensions
@@ -21,9 +31,17 @@ DEAD_NODES, SUSPENSIONS, TIMERS_SOON, DEPLOYMENTS = "dead_nodes", "suspensions_s
 HISTORY_SOON, OVERRIDES, SCHEDULES_SOON = "history_soon", "overriding_priorities", "schedules_soon"
 BLOCKED_JOBS, MESSAGES_SOON = "blocked_jobs", "messages_soon"
 
+#: What an operator wants of the node, in its own row.
+PAUSED, TO_DRAIN = "is_paused", "is_to_drain"
+
 _MANY = 20  # with more questions than this, simply read again which deployments to serve
 
 Questions: TypeAlias = dict[str, Any]  # Exists() or another boolean expression
+
+REQUESTS: Questions = {
+    name: ExpressionWrapper(Q(requested_state=state), BooleanField())
+    for name, state in ((PAUSED, NodeState.PAUSED), (TO_DRAIN, NodeState.DRAINING))
+}
 
 
 def questions(using: str, owner: str, soon: datetime) -> Questions:

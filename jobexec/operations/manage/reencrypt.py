@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
+
+from django.db.models import QuerySet
 
 from jobexec.encryption import envelope_of, key_of, needs_renewal, newest_key, renewed, renewed_result
 from jobexec.exceptions import DecryptionFailed, NotDecryptableYet
-from jobexec.models import JOB_TABLES, AbstractJob, TaskResult
+from jobexec.models import JOB_TABLES, AbstractJob, Batch, TaskResult
+from jobexec.models.batch import JOBS
 
 from ..audit import audited, note_rows, part
 from ..sql.locks import lock_rows
@@ -53,31 +57,55 @@ def _rows(using: str, table: type[AbstractJob], ids: list[UUID], plain: bool) ->
 
 @audited
 def reencrypt_results(*, using: str) -> OperationResult:
-    """Encrypt the results of all tasks with the newest key, page by page; those that are not encrypted stay so."""
+    """Encrypt the results of all tasks with the newest key, and the calls that follow batches of jobs, page by page.
+
+    Those that are not encrypted stay so.
+    """
     newest_key()
     result = OperationResult()
-    rows = TaskResult.objects.using(using).order_by("pk").values_list("pk", "handler_configuration", "return_value")
-    last: UUID | None = None
-    while page := list((rows if last is None else rows.filter(pk__gt=last))[:_PAGE]):
-        last = page[-1][0]
-        old = [pk for pk, *values in page if any(envelope_of(each) and needs_renewal(each) for each in values)]
-        if old:
-            _results(using, old, result)
+    for stored in (
+        _Stored(TaskResult.objects.using(using), ("handler_configuration", "return_value"), list, _result),
+        _Stored(Batch.objects.using(using).filter(type=JOBS), ("arguments",), _configurations, _calls),
+    ):
+        _every(using, stored, result)
     return result
 
 
-def _results(using: str, ids: list[UUID], result: OperationResult) -> None:
+class _Stored(NamedTuple):
+    """Rows that may hold envelopes: in which columns, what these may be in their values, and how they are renewed."""
+
+    rows: QuerySet[Any]
+    columns: tuple[str, ...]
+    parts: Callable[[Sequence[Any]], list[Any]]
+    changes: Callable[[Any], dict[str, Any]]
+
+
+def _every(using: str, stored: _Stored, result: OperationResult) -> None:
+    found = stored.rows.order_by("pk").values_list("pk", *stored.columns)
+    last: UUID | None = None
+    while page := list((found if last is None else found.filter(pk__gt=last))[:_PAGE]):
+        last = page[-1][0]
+        old = [
+            pk
+            for pk, *values in page
+            if any(envelope_of(each) and needs_renewal(each) for each in stored.parts(values))
+        ]
+        if old:
+            _renew(using, stored.rows.filter(pk__in=old).order_by("pk"), stored.changes, result)
+
+
+def _renew(using: str, rows: QuerySet[Any], changes: Callable[[Any], dict[str, Any]], result: OperationResult) -> None:
     with part(using):
         done = []
-        for row in lock_rows(TaskResult.objects.using(using).filter(pk__in=ids).order_by("pk")):
+        for row in lock_rows(rows):
             try:
-                changes = _result(row)
+                columns = changes(row)
             except (DecryptionFailed, NotDecryptableYet) as error:
                 result.skipped[row.pk] = str(error)
                 continue
-            TaskResult.objects.using(using).filter(pk=row.pk).update(**changes)
+            rows.model._base_manager.using(using).filter(pk=row.pk).update(**columns)
             done.append(row.pk)
-        note_rows(using, TaskResult, done, [])
+        note_rows(using, rows.model, done, [])
     result.changed += done
 
 
@@ -88,3 +116,20 @@ def _result(row: TaskResult) -> dict[str, Any]:
     if key_of(row.return_value) is not None:
         changes["return_value"] = renewed_result(row.return_value, row.pk)
     return changes
+
+
+def _calls(row: Batch) -> dict[str, Any]:
+    for call in _calls_of(row.arguments):
+        if envelope_of(call["configuration"]):
+            call["configuration"] = renewed(call["configuration"], call["handler"], UUID(call["id"]))
+    return {"arguments": row.arguments}
+
+
+def _configurations(values: Sequence[Any]) -> list[Any]:
+    return [call["configuration"] for arguments in values for call in _calls_of(arguments)]
+
+
+def _calls_of(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The calls that follow a batch of jobs."""
+    found = [arguments.get("on_success"), arguments.get("on_failure"), *(arguments.get("when") or {}).values()]
+    return [call for call in found if call]

@@ -17,8 +17,9 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from jobexec.encryption import newest_key
 from jobexec.exceptions import InvalidJob
-from jobexec.models import JOB_TABLES, WAITING_TABLES, AbstractJob, DeadLetterJob, SuspendedJob, TimerJob
+from jobexec.models import JOB_TABLES, WAITING_TABLES, AbstractJob, BlockedJob, DeadLetterJob, SuspendedJob, TimerJob
 
 from ..targets.for_each import OperationResult, Target
 from ..values import humanize
@@ -31,6 +32,7 @@ from .due_dates import recalculate_due_date
 from .reencrypt import reencrypt
 from .suspend import activate, suspend
 from .unlock import unlock
+from .waits import end_wait
 
 #: Converts a stored argument, given its name and value. Raises InvalidJob for an invalid value.
 Reader: TypeAlias = Callable[[str, Any], Any]
@@ -54,9 +56,13 @@ class Verb:
     optional: Mapping[str, Reader] = field(default_factory=dict)
     warning: str | Promise = ""
     in_batches: bool = True
+    #: Raises InvalidJob if it cannot be done at all, before a batch is started.
+    check: Callable[[], object] | None = None
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as the function takes them. Raises InvalidJob for what is missing, unknown or invalid."""
+        if self.check is not None:
+            self.check()
         readers = {**self.required, **self.optional}
         missing, unknown = self.required.keys() - arguments.keys(), arguments.keys() - readers.keys()
         if missing or unknown:
@@ -233,6 +239,16 @@ VERBS: dict[str, Verb] = {
             count,
         ),
         optional={"plain": _flag},
+        check=newest_key,
+    ),
+    "end_wait": Verb(
+        end_wait,
+        (BlockedJob, SuspendedJob),
+        "reschedule",
+        lambda count, _: ngettext(
+            "The wait of %(count)d job has ended.", "The waits of %(count)d jobs have ended.", count
+        ),
+        warning=gettext_lazy("They run without a message, as if their wait had timed out."),
     ),
     "unlock": Verb(
         unlock,

@@ -7,12 +7,12 @@ searches the messages that are kept. Whichever look comes later sees both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from django.db.models import F, Min
+from django.db.models import F, OuterRef, Q, Subquery
 
 from jobexec import clock
 from jobexec.models import AbstractJob, BlockedJob, Job, Message, SuspendedJob, TimerJob
@@ -136,17 +136,17 @@ def _look(using: str, limit: int) -> Delivery:
     with atomic(using):
         now = clock.now(using)
         due = BlockedJob.objects.using(using).filter(next_look__lte=now).order_by("next_look")
-        names = ("tenant_id", "waits_for", "waits_for_key", "waits_until")
-        page = list(lock_rows(due, skip_locked=True).values_list(*_COLUMNS, *names)[:limit])
+        page = list(lock_rows(due, skip_locked=True).values_list(*_COLUMNS, "waits_until")[:limit])
         if not page:
             return Delivery()
-        kept = _kept(using, {(row[5], row[6], row[7]) for row in page}, now)
+        over = {row[0] for row in page if row[5] is not None and row[5] <= now}
+        theirs = _messages_of(using, [row[0] for row in page if row[0] not in over])
+        theirs |= _messages_of(using, over, or_coming=True)
         groups: dict[int | None, list[_Found]] = {}
         stay: list[UUID] = []
         for row in page:
-            number = kept.get((row[5], row[6], row[7]))
-            until: datetime | None = row[8]
-            if number is None and (until is None or until > now):
+            number = theirs[row[0]]
+            if number is None and row[0] not in over:
                 stay.append(row[0])
             else:
                 groups.setdefault(number, []).append(row[:5])
@@ -163,17 +163,21 @@ def _look(using: str, limit: int) -> Delivery:
         return Delivery(received, ended, len(page) == limit)
 
 
-def _kept(using: str, wanted: Iterable[tuple[str, str, str]], now: datetime) -> dict[tuple[str, str, str], int]:
-    """The numbers of the first messages that are kept for these tenants, names and keys."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for tenant_id, name, key in wanted:
-        groups.setdefault((tenant_id, name), []).append(key)
-    found: dict[tuple[str, str, str], int] = {}
-    for (tenant_id, name), keys in groups.items():
-        rows = Message.objects.using(using).filter(tenant_id=tenant_id, name=name, key__in=keys)
-        first = rows.filter(expiration_time__gt=now).order_by().values("key").annotate(first=Min("id"))
-        found |= {(tenant_id, name, key): number for key, number in first.values_list("key", "first")}
-    return found
+def _messages_of(using: str, ids: Collection[UUID], *, or_coming: bool = False) -> dict[UUID, int | None]:
+    """The number of the first message of each of these jobs, which the caller has locked and looks at.
+
+    That is one that was kept when the job began to wait, however long ago that was: ``next_look`` is that moment, or
+    the end of its wait. ``or_coming``: or one that is still to be delivered to it.
+    """
+    if not ids:
+        return {}
+    found = Q(expiration_time__gt=OuterRef("next_look"))
+    if or_coming:
+        found |= Q(delivery_time__isnull=False, create_time__gte=OuterRef("create_time") - _LATER)
+    theirs = {"tenant_id": OuterRef("tenant_id"), "name": OuterRef("waits_for"), "key": OuterRef("waits_for_key")}
+    first = Message.objects.using(using).filter(found, **theirs).order_by("id").values("id")[:1]
+    rows = BlockedJob.objects.using(using).filter(pk__in=ids).order_by()
+    return dict(rows.annotate(first=Subquery(first)).values_list("pk", "first"))
 
 
 def go_on(using: str, source: type[AbstractJob], found: Sequence[_Found], message: str | None) -> int:

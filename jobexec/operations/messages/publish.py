@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,6 +28,15 @@ from ..values.messages import check_payload
 _ROUNDS = 10
 #: Seconds for which a process believes how many messages a tenant has.
 _BELIEVED = 5.0
+
+#: Called with the database and each new message, in the transaction of its publication.
+_receivers: list[Callable[[str, Message], None]] = []
+
+
+def add_receiver(receive: Callable[[str, Message], None]) -> None:
+    """Let another app receive each message that is published, in its transaction; a second call is ignored."""
+    if receive not in _receivers:
+        _receivers.append(receive)
 
 
 @audited
@@ -72,6 +82,8 @@ def publish_message(
         known = _insert(database, row, now)
         if known is None:
             note(database, "message", str(row.pk), new={"name": row.name, "key": row.key}, tenant=row.tenant_id)
+            for receive in _receivers:
+                receive(database, row)
             wake_on_commit(database, messages=True)
     if known is not None:
         known.is_duplicate = True

@@ -24,8 +24,8 @@ from .counts import CappedCount
 
 #: The most resources in one report; those with most jobs waiting are not looked for.
 SHOWN = 1000
-#: Where the jobs of each resource stop being counted.
-COUNTED = 1000
+#: Where the waiting jobs of each resource stop being counted; and of many resources together, but for so few of each.
+COUNTED, TOGETHER, FEWEST = 1000, 20_000, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class _Seen:
         # As far as its limit, so that it is known whether a permit is free.
         most = {name: max(COUNTED, (limits and limits.limit) or 0) for name, limits in self.limits.items()}
         self.in_use = _added(_counts(using, table, most) for table in PERMITS)
-        self.waiting = _counts(using, BlockedJob, dict.fromkeys(names, COUNTED))
+        self.waiting = _waiting(using, names)
 
     def row(self, name: str) -> Resource:
         return self._rows.get(name) or Resource(name=name)
@@ -122,6 +122,12 @@ def _counts(using: str, table: type[AbstractJob], most: Mapping[str, int]) -> di
     # A job that waits for a message as well does not wait for its resource yet.
     found = count_each(using, table, "resource", upto, without="waits_for" if table is BlockedJob else "")
     return {name: _capped(count, most[name]) for name, count in found.items()}
+
+
+def _waiting(using: str, names: Collection[str]) -> dict[str, CappedCount]:
+    """How many jobs wait for each of these resources; the more resources, the earlier their counts end."""
+    most = min(COUNTED, max(FEWEST, TOGETHER // max(1, len(names))))
+    return _counts(using, BlockedJob, dict.fromkeys(names, most))
 
 
 def _capped(found: int, most: int) -> CappedCount:
@@ -196,9 +202,10 @@ def _totals(using: str, table: type[AbstractJob], order: str, entries: Sequence[
 def troubled(using: str, most: int) -> list[ResourceStatus]:
     """The resources whose breaker is not closed, then those for which jobs wait; looks at :data:`SHOWN` at most."""
     now = clock.now(using)
-    broken = open_breakers(using, most)
-    names = list(dict.fromkeys([*broken, *_half_open(using, now, most), *blocked_resources(using)[:SHOWN]]))
-    found = resource_status(using, names)
+    broken = dict.fromkeys([*open_breakers(using, most), *_half_open(using, now, most)])
+    waiting = _waiting(using, blocked_resources(using)[:SHOWN])
+    longest = sorted(waiting, key=lambda name: (-waiting[name] - waiting[name].capped, name))[:most]
+    found = resource_status(using, list(dict.fromkeys([*broken, *longest])))
     return sorted(found, key=lambda each: (each.breaker in ("", BreakerState.CLOSED), -each.waiting, each.name))[:most]
 
 

@@ -188,8 +188,17 @@ def _statement(count: int) -> str:
 
 def hurry_all(using: str) -> None:
     """Make the monitors of all unfinished batches of jobs look: a process may have died before it did."""
+    hurry(using, _going(using))
+
+
+def look_at_all(using: str) -> None:
+    """:func:`look` at all unfinished batches of jobs: where no commit does, in the transaction of a test."""
+    look(using, _going(using))
+
+
+def _going(using: str) -> list[UUID]:
     going = Batch.objects.using(using).filter(type=JOBS, state__in=(BatchState.OPEN, BatchState.RUNNING))
-    hurry(using, list(going.values_list("pk", flat=True)))
+    return list(going.values_list("pk", flat=True))
 
 
 def hurry(using: str, batches: Collection[UUID]) -> None:

@@ -139,7 +139,7 @@ class Dialect:
         raise NotImplementedError
 
     def different(self, table: str, column: str) -> str:
-        """Return the query for the different values of an indexed column; NULL may be among them."""
+        """Return the query for the different values of an indexed column of texts; NULL may be among them."""
         return f"SELECT DISTINCT {column} FROM {table}"
 
     def serial_key(self, table: str) -> str:

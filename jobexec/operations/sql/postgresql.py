@@ -101,7 +101,8 @@ class PostgreSQL(Dialect):
 
     def different(self, table: str, column: str) -> str:
         # From one value to the next along the index: DISTINCT would read all rows, of which there may be a million.
-        first = f"SELECT min({column}) AS value FROM {table}"
+        # From the first text on: if the statistics know none, the planner would read the table instead of the index.
+        first = f"SELECT min({column}) AS value FROM {table} WHERE {column} >= ''"
         following = f"SELECT min({column}) FROM {table} WHERE {column} > seen.value"
         rest = f"SELECT ({following}) FROM seen WHERE seen.value IS NOT NULL"
         return f"WITH RECURSIVE seen AS (({first}) UNION ALL {rest}) SELECT value FROM seen"

@@ -85,6 +85,9 @@ def _progress(facts: Facts) -> dict[str, Any] | None:
 
 
 def _draining(node: ExecutorNode) -> list[Reason]:
+    if node.state == NodeState.PAUSED and node.queued_jobs:
+        text = _("An operator has paused node %(node)s: it finishes the jobs that it holds.") % {"node": node.name}
+        return [Reason("node_paused", text, {"nodes": [node.name]})]
     if node.state != NodeState.DRAINING:
         return []
     text = _("Node %(node)s is stopping: it finishes running jobs and gives back the others.") % {"node": node.name}

@@ -7,7 +7,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from jobexec.conf import EngineSettings, get_settings
-from jobexec.models import AcquisitionLock, ExecutorNode
+from jobexec.models import AcquisitionLock, ExecutorNode, NodeState
 
 from ..nodes.cluster_lock import ACQUIRE_JOBS
 from .facts import Facts, Reason, iso
@@ -38,6 +38,9 @@ def _draining(facts: Facts) -> list[Reason]:
     if facts.taking:
         return []
     names = _names(facts.living)
+    if any(node.state == NodeState.PAUSED for node in facts.living):
+        text = _("Every living node is paused by an operator, or stops, and takes no new jobs: %(nodes)s.")
+        return [Reason("nodes_paused", text % {"nodes": ", ".join(names)}, {"nodes": names})]
     text = _("Every living node is stopping and takes no new jobs: %(nodes)s.") % {"nodes": ", ".join(names)}
     return [Reason("nodes_draining", text, {"nodes": names})]
 

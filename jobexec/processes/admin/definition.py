@@ -2,66 +2,217 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count
-from django.http import HttpRequest
+from django.contrib.admin.utils import quote
+from django.db.models import Count, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import path, reverse
 from django.utils.html import format_html
+from django.utils.http import content_disposition_header
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.admin.common import display
+from jobexec.admin.common.actions import Outcome
+from jobexec.admin.common.filters import YesNoFilter
 from jobexec.models import DeadLetterJob
 
-from ..engine.rows import State
-from ..models import Execution, ProcessDefinition, ProcessInstance, ProcessResource
+from ..definition import Process
+from ..models import ProcessDefinition, ProcessInstance, ProcessResource
 from ..models.instance import RUNNING
-from ..picture.svg import Standing, picture
+from ..operations import statistics
+from ..operations.start import start_definition
+from ..operations.statistics import Runs
+from ..picture.overlay import HOTTEST, Overlay, Standing, standing
 from ..store import definitions
-from .common import ProcessTableAdmin
+from .common import DrawnAdmin, RowAction, named
+from .forms import StartForm
 
-#: Executions that are counted for the picture.
-_MOST = 100_000
+_VERSIONS = 50
+
+
+class Start(RowAction):
+    """Start an instance of this very version."""
+
+    name = permission = "start"
+    description = gettext_lazy("Start an instance of selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Start an instance…")
+    form_class = StartForm
+
+    def perform_for(
+        self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
+    ) -> Outcome:
+        return self.perform(queryset, using, {**data, "user": request.user.get_username(), "request": request})
+
+    def operate(self, key: Any, using: str, data: Mapping[str, Any]) -> None:
+        row = ProcessDefinition.objects.using(using).get(pk=key)
+        found = start_definition(
+            using, row, business_key=data["business_key"], variables=data["variables"], user=data["user"]
+        )
+        data["request"].jobexec_started = found.pk
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        flows = queryset.filter(version=None).values_list("pk", flat=True)
+        reason = _("it is the shape of a flow, which starts in Python")
+        outcome = super().perform(queryset.exclude(version=None), using, data)
+        outcome.skipped |= dict.fromkeys(flows, reason)
+        return outcome
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext(
+            "%(count)d process instance was started.", "%(count)d process instances were started.", count
+        ) % {"count": count}
+
+    def respond(self, modeladmin: Any, request: HttpRequest) -> HttpResponse | None:
+        instances = modeladmin.table(ProcessInstance, request)
+        started = getattr(request, "jobexec_started", None)
+        if instances is not None and started is not None:
+            return HttpResponseRedirect(instances.page_url(started))
+        return super().respond(modeladmin, request)
+
+
+class OriginFilter(YesNoFilter):
+    """Files or flows: each shape of a flow is a row, too."""
+
+    title = gettext_lazy("origin")
+    parameter_name = "origin"
+    choice_labels = (("file", gettext_lazy("BPMN files")), ("flow", gettext_lazy("Flows")))
+    conditions = {"file": {"version__isnull": False}, "flow": {"version": None}}
 
 
 @admin.register(ProcessDefinition)
-class ProcessDefinitionAdmin(ProcessTableAdmin):
+class ProcessDefinitionAdmin(DrawnAdmin):
     """Deployed processes in all of their versions, and the shapes of flows."""
 
-    list_display = ("key", "version_shown", "name", "tenant_id", "running", "deployed")
+    list_display = ("key", "version_shown", "name", "running", "incidents", "deployed", "tenant_id")
     list_display_links = ("key",)
+    list_filter = (OriginFilter,)
     search_fields = ("key__startswith",)
     search_help_text = gettext_lazy("The beginning of the key.")
     sortable_by = ("key",)
     ordering = ("key", "tenant_id", "-version")
     deferred = ("model",)
+    actions = (Start(),)
     change_form_template = "admin/jobexec_processes/definition_page.html"
     readonly_fields = ("version_shown", "running", "deployed")
     fieldsets = (
-        (None, {"fields": (("key", "version_shown", "version_tag"), ("name", "tenant_id"), ("running", "deployed"))}),
+        (
+            None,
+            {"fields": (("key", "version_shown", "version_tag"), ("name", "tenant_id", "id"), ("running", "deployed"))},
+        ),
     )
 
+    def has_start_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec_processes.start_processinstance")
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view(self.xml_view)
+        name = f"{self.opts.app_label}_{self.opts.model_name}_xml"
+        return [path("<path:object_id>/xml/", view, name=name), *super().get_urls()]
+
+    def xml_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The file, as it was deployed."""
+        row = self.visible(request, object_id)
+        resource = ProcessResource.objects.using(row._state.db).filter(pk=row.resource_id).first()
+        if resource is None:
+            raise Http404
+        name = resource.name.rpartition("/")[2]
+        headers = {"Content-Disposition": content_disposition_header(True, name) or "attachment"}
+        return HttpResponse(resource.text, content_type="application/xml; charset=utf-8", headers=headers)
+
     def complete(self, rows: Sequence[ProcessDefinition]) -> None:
-        """Count the running instances of all rows at once."""
+        """Count the running instances and the incidents of all rows at once."""
         if not rows:
             return
-        running = ProcessInstance.objects.using(rows[0]._state.db or "default").filter(
-            definition_id__in=[row.pk for row in rows], state__in=RUNNING
-        )
+        using, keys = rows[0]._state.db or "default", [row.pk for row in rows]
+        running = ProcessInstance.objects.using(using).filter(definition_id__in=keys, state__in=RUNNING)
         counts = dict(running.order_by().values_list("definition_id").annotate(Count("pk")))
+        dead = DeadLetterJob.objects.using(using).filter(process_definition_id__in=keys).order_by()
+        incidents = dict(dead.values_list("process_definition_id").annotate(Count("pk")))
         for row in rows:
             row.running_count = counts.get(row.pk, 0)  # type: ignore[attr-defined]
+            row.incident_count = incidents.get(row.pk, 0)  # type: ignore[attr-defined]
+
+    def resource_of(self, row: Any) -> Any:
+        return row.resource_id
+
+    def overlay_of(self, request: HttpRequest, row: Any) -> Overlay:
+        using = row._state.db or "default"
+        if request.GET.get("show") == "runs":
+            return _heat(statistics.runs(using, row.pk))
+        return _standing(statistics.tokens(using, row.pk), statistics.incidents(using, row.pk))
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         using = row._state.db or "default"
-        resource = ProcessResource.objects.using(using).filter(pk=row.resource_id).first()
+        process = definitions.process(using, row.pk)
+        resource = ProcessResource.objects.using(using).filter(pk=row.resource_id).defer("text").first()
+        xml_url = reverse(
+            f"admin:{self.opts.app_label}_{self.opts.model_name}_xml",
+            args=[quote(row.pk)],
+            current_app=self.admin_site.name,
+        )
+        actions = [action for action in self.permitted_actions(request) if row.version or action.name != "start"]
         return {
-            "picture": picture(definitions.process(using, row.pk), _standing(using, row)),
+            "shows_runs": request.GET.get("show") == "runs",
+            "elements": self._elements(request, row, process),
+            "versions": self._versions(row),
             "resource": resource,
+            "xml_url": xml_url,
+            "row_actions": actions,
+            **self.drawn(request, row, process, self.overlay_of(request, row)),
         }
+
+    def _elements(self, request: HttpRequest, row: ProcessDefinition, process: Process) -> list[dict[str, Any]]:
+        """Each element with its figures, in the order of the file."""
+        using = row._state.db or "default"
+        tokens, incidents = statistics.tokens(using, row.pk), statistics.incidents(using, row.pk)
+        runs = statistics.runs(using, row.pk)
+        instances = self.table(ProcessInstance, request)
+        found = []
+        for node in process.nodes:
+            count: Any = tokens.get(node.id, 0)
+            if instances is not None and count:
+                count = display.link(self.list_url(ProcessInstance), count, definition_id=row.pk, element=node.id)
+            ran = runs.get(node.id, Runs(0, None))
+            found.append(
+                {
+                    "name": named(process, node.id),
+                    "id": node.id,
+                    "kind": node.kind,
+                    "tokens": count,
+                    "incidents": incidents.get(node.id, 0),
+                    "runs": ran.count,
+                    "median": display.duration(ran.median) if node.is_activity else display.NONE,
+                }
+            )
+        return found
+
+    def _versions(self, row: ProcessDefinition) -> list[dict[str, Any]]:
+        """The latest versions of the same process."""
+        if row.version is None:
+            return []
+        using = row._state.db or "default"
+        others = ProcessDefinition.objects.using(using).filter(
+            key=row.key, tenant_id=row.tenant_id, version__isnull=False
+        )
+        rows = list(others.order_by("-version").defer("model")[:_VERSIONS])
+        self.complete([each for each in rows if each.pk != row.pk])
+        rows = [row if each.pk == row.pk else each for each in rows]  # which is complete
+        return [
+            {
+                "version": each.version,
+                "url": self.page_url(each.pk) if each.pk != row.pk else "",
+                "tag": each.version_tag,
+                "deployed": self.deployed(each),
+                "running": self.running(each),
+                "incidents": self.incidents(each),
+            }
+            for each in rows
+        ]
 
     @admin.display(description=gettext_lazy("version"))
     def version_shown(self, row: ProcessDefinition) -> str | SafeString:
@@ -70,7 +221,12 @@ class ProcessDefinitionAdmin(ProcessTableAdmin):
     @admin.display(description=gettext_lazy("running instances"))
     def running(self, row: ProcessDefinition) -> str | SafeString:
         count = getattr(row, "running_count", 0)
-        return display.link(self.list_url(ProcessInstance), count, definition_id=row.pk, state="active")
+        return display.link(self.list_url(ProcessInstance), count, definition_id=row.pk, state__exact="active")
+
+    @admin.display(description=gettext_lazy("incidents"))
+    def incidents(self, row: ProcessDefinition) -> str | SafeString:
+        count = getattr(row, "incident_count", 0)
+        return display.badge("bad", count) if count else display.NONE
 
     @admin.display(description=gettext_lazy("deployed"))
     def deployed(self, row: ProcessDefinition) -> str | SafeString:
@@ -80,10 +236,21 @@ class ProcessDefinitionAdmin(ProcessTableAdmin):
 _FLOW = gettext_lazy("a flow")
 
 
-def _standing(using: str, row: ProcessDefinition) -> dict[str, Standing]:
-    """Where the instances of a version stand."""
-    tokens = Execution.objects.using(using).filter(definition_id=row.pk).exclude(state=State.COMPENSABLE.value)
-    waiting = Counter(tokens.order_by().values_list("element_id", flat=True)[:_MOST])
-    dead = DeadLetterJob.objects.using(using).filter(process_definition_id=row.pk).order_by()
-    incidents = Counter(dead.values_list("failed_activity_id", flat=True)[:_MOST])
-    return {id: Standing(waiting[id], incidents[id]) for id in {*waiting, *incidents}}
+def _standing(tokens: Mapping[str, int], incidents: Mapping[str, int]) -> Overlay:
+    return Overlay({id: standing(tokens.get(id, 0), incidents.get(id, 0)) for id in {*tokens, *incidents}})
+
+
+def _heat(runs: Mapping[str, Runs]) -> Overlay:
+    """The most frequent element is the hottest; the levels are of the same number of runs."""
+    most = max((each.count for each in runs.values()), default=1)
+    return Overlay(
+        {
+            id: Standing(
+                runs=each.count,
+                heat=-(-each.count * HOTTEST // most),
+                told=_("%(count)d runs, median %(median)s")
+                % {"count": each.count, "median": display.duration(each.median)},
+            )
+            for id, each in runs.items()
+        }
+    )

@@ -3,150 +3,108 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.admin import AdminSite
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from jobexec.admin.common import display
+from jobexec.admin.common.instance_pages import INSTANCE_PAGES
+from jobexec.admin.common.search import as_uuid
 from jobexec.models import DeadLetterJob
-from jobexec.sensitive import hide
 
-from ..engine.rows import State
-from ..models import InstanceState, ProcessDefinition, ProcessInstance, UserTask
-from ..operations.instances import cancel
-from ..operations.query import InstanceView, view_of
-from ..picture.svg import Standing, picture
-from ..store import definitions
-from .common import ProcessTableAdmin, RowAction, state_badge
-from .forms import ReasonForm
+from ..models import Execution, InstanceState, ProcessDefinition, ProcessInstance
+from ..models.instance import RUNNING
+from ..operations.query import view_of
+from ..operations.statistics import NOT_WAITING
+from ..picture.instance import overlay
+from ..picture.overlay import Overlay
+from .common import DrawnAdmin, process_of, state_badge, version_of
+from .filters import BusinessKeyFilter, ElementFilter, IncidentFilter, ProcessFilter, VersionFilter
+from .instance_actions import Cancel, Retry, SetVariable
+from .instance_page import InstancePage
 
-#: What an execution does, for people.
-STATES = {
-    State.MOVING: gettext_lazy("moves"),
-    State.WAITING: gettext_lazy("waits"),
-    State.BEFORE: gettext_lazy("its job begins it"),
-    State.AFTER: gettext_lazy("its job leaves it"),
-    State.OUTSIDE: gettext_lazy("its job runs"),
-    State.JOINED: gettext_lazy("waits for others at a join"),
-    State.SCOPE: gettext_lazy("contains others"),
-    State.FAILED: gettext_lazy("has an incident"),
-    State.COMPENSABLE: gettext_lazy("is done, and can be undone"),
-}
-
-
-class Cancel(RowAction):
-    """Cancel instances, with all that they called."""
-
-    name = "cancel"
-    permission = "cancel"
-    description = gettext_lazy("Cancel selected %(verbose_name_plural)s…")
-    label = gettext_lazy("Cancel…")
-    form_class = ReasonForm
-    dangerous = True
-    warning = gettext_lazy("Their jobs, tasks and timers are removed. A flow first undoes what its steps have done.")
-
-    def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
-        cancel(key, data["reason"], using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext(
-            "%(count)d process instance was cancelled.", "%(count)d process instances were cancelled.", count
-        ) % {"count": count}
+#: Elements that the list names for each instance.
+_PLACES = 3
 
 
 @admin.register(ProcessInstance)
-class ProcessInstanceAdmin(ProcessTableAdmin):
+class ProcessInstanceAdmin(DrawnAdmin):
     """Instances that run, and those that have ended, the latest first."""
 
-    list_display = ("state_badge", "process", "business_key", "started", "ended", "tenant_id")
+    list_display = (
+        "state_badge", "process", "version", "business_key", "waits_at", "incidents", "started", "ended", "tenant_id",
+    )  # fmt: skip
     list_display_links = ("state_badge", "process")
-    list_filter = ("state",)
-    search_fields = ("business_key__startswith", "definition_key__exact", "id__exact")
+    list_filter = ("state", IncidentFilter, ProcessFilter, VersionFilter, BusinessKeyFilter, ElementFilter)
+    search_fields = ("business_key",)
     search_help_text = gettext_lazy("The beginning of the business key, the key of the process, or the id.")
     sortable_by = ("started",)
     ordering = ("-start_time", "-id")
     deferred = ("final_variables",)
-    actions = (Cancel(),)
+    actions = (Cancel(), Retry(), SetVariable())
     change_form_template = "admin/jobexec_processes/instance_page.html"
-    readonly_fields = ("state_badge", "process", "started", "ended")
-    fieldsets = (
-        (
-            None,
-            {
-                "fields": (
-                    ("state_badge", "process", "business_key"),
-                    ("started", "ended", "start_user"),
-                    ("id", "tenant_id"),
-                    "delete_reason",
-                )
-            },
-        ),
-    )
+    readonly_fields = ("state_badge", "definition", "started_exactly", "ended_exactly", "took")
 
     def has_cancel_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec_processes.cancel_processinstance")
 
-    def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
-        using = row._state.db or "default"
-        view = view_of(using, row.pk)
-        now, site = display.now(row), self.admin_site.name
-        context: dict[str, Any] = {
-            "executions": [
-                {
-                    "element": each.element_id,
-                    "state": STATES[State(each.state)],
-                    "since": display.relative(each.entered_at, now),
-                }
-                for each in view.executions
-                if each.state not in (State.SCOPE.value, State.COMPENSABLE.value)
-            ],
-            "jobs": [
-                {
-                    "link": display.job_link(job.pk, site),
-                    "element": job.failed_activity_id,
-                    "table": job._meta.verbose_name,
-                    "handler": display.handler(job.handler_type),
-                    "message": display.shortened(job.exception_message),
-                }
-                for job in view.jobs
-            ],
-            "tasks": [
-                {"url": self._task_url(each), "name": each.name or each.element_id, "assignee": each.assignee}
-                for each in view.tasks
-            ],
-            "variables": [(name, display.json_text(value)) for name, value in sorted(_variables(view).items())],
-            "activities": [
-                {
-                    "element": each.element_id,
-                    "kind": each.kind,
-                    "state": each.state,
-                    "started": display.exact(each.start_time, now),
-                    "took": display.duration((each.end_time - each.start_time).total_seconds()),
-                }
-                for each in view.activities
-            ],
-            "called": [
-                {
-                    "url": self.page_url(each.pk),
-                    "instance": str(each),
-                    "state": state_badge(each.state, each.get_state_display()),
-                }
-                for each in view.called
-            ],
-        }
-        if view.definition is not None:
-            process = definitions.process(using, view.definition.pk)
-            context["picture"] = picture(process, _standing(view))
-            context["definition_url"] = self.admin_site._registry[ProcessDefinition].page_url(view.definition.pk)  # type: ignore[attr-defined]
-        return context
+    def has_retry_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.requeue_deadletterjob")
 
-    def _task_url(self, task: UserTask) -> str:
-        return str(self.admin_site._registry[UserTask].page_url(task.pk))  # type: ignore[attr-defined]
+    def has_variables_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec_processes.change_variables")
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        optional = [name for name in ("start_user", "tenant_id") if obj is None or getattr(obj, name)]
+        fields: list[Any] = [
+            ("state_badge", "definition", "business_key", *optional),
+            ("started_exactly", "ended_exactly", "took")
+            if obj is None or obj.end_time
+            else ("started_exactly", "took"),
+            "id",
+        ]
+        return [(None, {"fields": [*fields, *(("delete_reason",) if obj is None or obj.delete_reason else ())]})]
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        if id := as_uuid(term):
+            return queryset.filter(pk=id), False
+        of_process = queryset.filter(definition_key=term)
+        found = of_process if of_process.order_by().exists() else queryset.filter(business_key__startswith=term)
+        return found, False
+
+    # The list.
+
+    def complete(self, rows: Sequence[ProcessInstance]) -> None:
+        """Where all rows stand, and their incidents, at once."""
+        running = [row for row in rows if row.state in RUNNING]
+        if not running:
+            return
+        using = running[0]._state.db or "default"
+        tokens = Execution.objects.using(using).filter(
+            root_id__in={row.root_id for row in running}, instance_id__in=[row.pk for row in running]
+        )
+        tokens = tokens.exclude(state__in=NOT_WAITING).order_by()
+        places: dict[Any, Counter[str]] = {}
+        for instance, element, count in tokens.values_list("instance_id", "element_id").annotate(Count("pk")):
+            places.setdefault(instance, Counter())[element] += count
+        dead = DeadLetterJob.objects.using(using).filter(process_instance_id__in=[str(row.pk) for row in running])
+        incidents = dict(dead.order_by().values_list("process_instance_id").annotate(Count("pk")))
+        for row in running:
+            row.places = places.get(row.pk, Counter())  # type: ignore[attr-defined]
+            row.incident_count = incidents.get(str(row.pk), 0)  # type: ignore[attr-defined]
 
     @admin.display(description=gettext_lazy("state"))
     def state_badge(self, row: ProcessInstance) -> SafeString:
@@ -156,6 +114,21 @@ class ProcessInstanceAdmin(ProcessTableAdmin):
     def process(self, row: ProcessInstance) -> str:
         return row.definition_key
 
+    @admin.display(description=gettext_lazy("version"))
+    def version(self, row: ProcessInstance) -> str:
+        return version_of(row.definition_id) or display.NONE
+
+    @admin.display(description=gettext_lazy("waits at"))
+    def waits_at(self, row: ProcessInstance) -> str:
+        places: Counter[str] = getattr(row, "places", None) or Counter()
+        told = [f"{element} ({count})" if count > 1 else element for element, count in places.most_common(_PLACES)]
+        return ", ".join([*told, *(["…"] if len(places) > _PLACES else [])]) or display.NONE
+
+    @admin.display(description=gettext_lazy("incidents"))
+    def incidents(self, row: ProcessInstance) -> str | SafeString:
+        count = getattr(row, "incident_count", 0)
+        return display.badge("bad", count) if count else display.NONE
+
     @admin.display(description=gettext_lazy("started"), ordering="start_time")
     def started(self, row: ProcessInstance) -> str | SafeString:
         return display.relative(row.start_time, display.now(row))
@@ -164,19 +137,50 @@ class ProcessInstanceAdmin(ProcessTableAdmin):
     def ended(self, row: ProcessInstance) -> str | SafeString:
         return display.relative(row.end_time, display.now(row))
 
+    # The page of one.
 
-def _variables(view: InstanceView) -> Mapping[str, Any]:
-    """Values of arguments that are masked elsewhere are masked here, too."""
-    found = view.instance.final_variables
-    if found is None:
-        found = {row.name: row.value for row in view.variables}
-    hidden: Mapping[str, Any] = hide(found)
-    return hidden
+    @admin.display(description=gettext_lazy("process"))
+    def definition(self, row: ProcessInstance) -> SafeString:
+        version = version_of(row.definition_id)
+        text = _("%(key)s, version %(version)s") % {"key": row.definition_key, "version": version}
+        shown = text if version else row.definition_key
+        page: Any = self.admin_site._registry.get(ProcessDefinition)
+        return format_html("{}", shown) if page is None else display.link(page.page_url(row.definition_id), shown)
+
+    @admin.display(description=gettext_lazy("started"))
+    def started_exactly(self, row: ProcessInstance) -> str | SafeString:
+        return display.exact(row.start_time, display.now(row))
+
+    @admin.display(description=gettext_lazy("ended"))
+    def ended_exactly(self, row: ProcessInstance) -> str | SafeString:
+        return display.exact(row.end_time, display.now(row))
+
+    @admin.display(description=gettext_lazy("took"))
+    def took(self, row: ProcessInstance) -> str:
+        return display.duration(((row.end_time or display.now(row)) - row.start_time).total_seconds())
+
+    def resource_of(self, row: Any) -> Any:
+        definitions = ProcessDefinition.objects.using(row._state.db).filter(pk=row.definition_id)
+        return definitions.values_list("resource_id", flat=True).first()
+
+    def overlay_of(self, request: HttpRequest, row: Any) -> Overlay:
+        using = row._state.db or "default"
+        return overlay(view_of(using, row.pk), process_of(using, row.definition_id))
+
+    def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        using = row._state.db or "default"
+        view, process = view_of(using, row.pk), process_of(using, row.definition_id)
+        drawn = self.drawn(request, row, process, overlay(view, process)) if process is not None else {}
+        return {**InstancePage(self, request, view, process).context(), **drawn}
 
 
-def _standing(view: InstanceView) -> dict[str, Standing]:
-    held = (State.COMPENSABLE.value,)
-    waiting = Counter(row.element_id for row in view.executions if row.state not in held)
-    incidents = Counter(job.failed_activity_id for job in view.jobs if isinstance(job, DeadLetterJob))
-    done = Counter(row.element_id for row in view.activities if row.state == "completed")
-    return {id: Standing(waiting[id], incidents[id], done[id]) for id in {*waiting, *incidents, *done}}
+def _instance_page(request: HttpRequest, site: AdminSite, instance: str, using: str) -> SafeString | None:
+    """The link on the pages of an instance's jobs."""
+    page, id = site._registry.get(ProcessInstance), as_uuid(instance)
+    if id is None or not isinstance(page, ProcessInstanceAdmin) or not page.has_view_permission(request):
+        return None
+    row = page.get_queryset(request).using(using).filter(pk=id).only("definition_key", "business_key").first()
+    return None if row is None else display.link(page.page_url(id), _("The process instance %s") % row)
+
+
+INSTANCE_PAGES.append(_instance_page)

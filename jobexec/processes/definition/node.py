@@ -33,6 +33,9 @@ class Kind(StrEnum):
     END_EVENT = "endEvent"
 
 
+#: The property of a sub-process of a flow with which the instance does not end well; its value says why.
+TERMINATES = "jobexec:terminates"
+
 WORKING = frozenset({Kind.SERVICE_TASK, Kind.SEND_TASK, Kind.SCRIPT_TASK, Kind.BUSINESS_RULE_TASK})
 ACTIVITIES = WORKING | {
     Kind.TASK,

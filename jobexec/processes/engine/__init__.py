@@ -22,6 +22,7 @@ file               what it has
 ``errors``         errors, failures and escalations: who catches them
 ``compensation``   what is done, and undoing it
 ``cancel``         ending what is not finished
+``modify``         what an operator changes by hand
 ``moves``          what all of these share: rows, environment, agenda
 =================  ================================================================================================
 

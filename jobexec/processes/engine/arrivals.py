@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..definition import Flow, Kind, Node, Trigger, When
+from ..definition import TERMINATES, Flow, Kind, Node, Trigger, When
 from . import boundary, calls, compensation, errors, gateways, joins, loops, scopes, tasks, triggers
 from .cancel import BODY
 from .events import arms
@@ -35,6 +35,12 @@ def begin(moves: Moves, token: Token) -> None:
     if node.loop is not None and not token.is_inner:
         loops.begin(moves, token, node)
         return
+    open_activity(moves, token, node)
+    behaviour_of(node)(moves, token, node)
+
+
+def open_activity(moves: Moves, token: Token, node: Node) -> None:
+    """The arrival, up to where the element itself would do something."""
     moves.arrive(token)
     for mapping in node.inputs:
         if mapping.target is not None:
@@ -42,7 +48,6 @@ def begin(moves: Moves, token: Token) -> None:
     if not token.is_inner:
         boundary.arm_all(moves, token, node)
     moves.notify(When.START, token, node)
-    behaviour_of(node)(moves, token, node)
 
 
 def complete(moves: Moves, token: Token) -> None:
@@ -106,7 +111,9 @@ def _leave(moves: Moves, token: Token, node: Node) -> None:
         _take(moves, token, flows)
         return
     terminates = node.kind is Kind.END_EVENT and node.trigger is Trigger.TERMINATE
-    scopes.end(moves, token, node.id, InstanceState.TERMINATED if terminates else InstanceState.COMPLETED)
+    reason = node.properties.get(TERMINATES)
+    state = InstanceState.TERMINATED if terminates or reason else InstanceState.COMPLETED
+    scopes.end(moves, token, node.id, state, reason)
 
 
 def _take(moves: Moves, token: Token, flows: tuple[Flow, ...]) -> None:

@@ -43,10 +43,15 @@ def _plain_start(process: Process, node: Node) -> Node:
 
 def start(moves: Moves, instance: Instance, event: Node) -> None:
     """A token starts in a new instance."""
+    open_instance(moves, instance)
+    moves.push(Do.ENTER, moves.new_token(instance, event.id))
+
+
+def open_instance(moves: Moves, instance: Instance) -> None:
+    """An instance begins, wherever its first token will stand."""
     process = moves.process(instance)
     arm_event_sub_processes(moves, instance, None)
     moves.call_listeners(When.START, process.listeners, instance, process)
-    moves.push(Do.ENTER, moves.new_token(instance, event.id))
 
 
 def give_back(moves: Moves, token: Token, node: Node) -> None:

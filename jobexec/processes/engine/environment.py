@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -54,12 +54,13 @@ class Scope(Mapping[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class HandlerCall:
-    """A handler that runs within the step. It may raise BpmnError."""
+    """A handler that runs within the step. It may raise BpmnError. What it sets goes into ``changed``."""
 
     node: Node
     work: Work
     arguments: Any
     scope: Scope
+    changed: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

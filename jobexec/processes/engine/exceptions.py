@@ -26,6 +26,10 @@ class NoFlowTaken(StepError):
     """No condition of the flows that leave an element holds, and it has no default."""
 
 
+class NoStart(StepError, ValueError):
+    """The process has no such start event, or none that waits for nothing."""
+
+
 class TooManyMoves(StepError):
     """An endless loop without a wait."""
 
@@ -44,3 +48,7 @@ class NoName(StepError):
 
 class BadLoop(StepError):
     """The cardinality is no number, or the collection no list."""
+
+
+class BadChange(StepError):
+    """What an operator wants to change by hand does not fit the process, or where its instance stands."""

@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
 
+class Change(StrEnum):
+    """What a command does."""
+
+    CANCEL = "cancel"
+    """All that stands at an element is gone."""
+    BEFORE = "before"
+    """A new token comes to an element."""
+    AFTER = "after"
+    """A new token leaves an element, as if it were done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One change by hand. ``variables`` are set for what is started, as a handler there would set them."""
+
+    change: Change
+    element: str
+    variables: dict[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A new instance of a definition begins, at its plain start event or at the one that is named."""
+    """A new instance of a definition begins, at its plain start event or at the one that is named.
+
+    With ``commands`` it begins where they say instead.
+    """
 
     instance: UUID
     definition: str
     element: str | None = None
     business_key: str | None = None
     variables: dict[str, Any] = field(default_factory=dict)
+    commands: tuple[Command, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +53,12 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class JobDone:
-    """A RUN, EXTERNAL or BATCH job is done, with this result."""
+    """A RUN, EXTERNAL or BATCH job is done, with this result, after it has changed these variables."""
 
     token: UUID
     job: UUID
     result: Any = None
+    changed: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +131,15 @@ class Cancelled:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Modified:
+    """An operator changes where an instance stands. If nothing is left of it, it is cancelled for this reason."""
+
+    instance: UUID
+    commands: tuple[Command, ...]
+    reason: str = ""
+
+
 Input = (
     Start
     | Continue
@@ -116,4 +151,5 @@ Input = (
     | Completed
     | Retried
     | Cancelled
+    | Modified
 )

@@ -15,10 +15,15 @@ from .tokens import Place
 
 def begin(moves: Moves, token: Token, node: Node) -> None:
     """A sub-process, or an event sub-process whose event happened: its own are armed, and a token starts in it."""
-    moves.wait(token, State.SCOPE)
-    arm_event_sub_processes(moves, token, node.id)
+    open_scope(moves, token, node)
     (start,) = moves.process(token).start_events(node.id)
     moves.push(Do.ENTER, moves.new_token(token, start.id))
+
+
+def open_scope(moves: Moves, token: Token, node: Node) -> None:
+    """From now on, the token can have others in it."""
+    moves.wait(token, State.SCOPE)
+    arm_event_sub_processes(moves, token, node.id)
 
 
 def arm_event_sub_processes(moves: Moves, scope: Place, element: str | None) -> None:
@@ -47,7 +52,7 @@ def start_event_sub_process(
     moves.push(Do.BEGIN, around)
 
 
-def end(moves: Moves, token: Token, element: str, state: InstanceState = InstanceState.COMPLETED) -> None:
+def end(moves: Moves, token: Token, element: str, state: InstanceState, reason: str | None = None) -> None:
     """A token has nowhere to go: it is gone, and perhaps its scope is over."""
     scope = moves.place_around(token)
     moves.rows.remove(token)
@@ -56,13 +61,13 @@ def end(moves: Moves, token: Token, element: str, state: InstanceState = Instanc
     if isinstance(scope, Token):
         moves.go(scope, Do.COMPLETE)
     elif scope.state is InstanceState.ACTIVE:
-        finish(moves, scope, element, state)
+        finish(moves, scope, element, state, reason)
 
 
-def finish(moves: Moves, instance: Instance, element: str, state: InstanceState) -> None:
+def finish(moves: Moves, instance: Instance, element: str, state: InstanceState, reason: str | None = None) -> None:
     """An instance is over by itself; whoever called it goes on."""
     caller = moves.rows.tokens.get(instance.parent) if instance.parent is not None else None
-    end_instance(moves, instance, state, element)
+    end_instance(moves, instance, state, element, reason)
     if caller is not None:
         moves.go(caller, Do.COMPLETE)
 

@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from ..definition import Kind
-from . import arrivals, calls, cancel, compensation, errors, joins, tasks, triggers
+from . import arrivals, calls, cancel, compensation, errors, joins, modify, tasks, triggers
 from .environment import Environment
 from .events import starts_by_event
-from .exceptions import BpmnError
+from .exceptions import BpmnError, NoStart
 from .inputs import (
     Cancelled,
     Completed,
@@ -20,12 +20,13 @@ from .inputs import (
     Input,
     JobDone,
     JobFailed,
+    Modified,
     Retried,
     Start,
     Triggered,
 )
 from .moves import Do, Moves
-from .rows import AT_JOBS, RUNNING, InstanceState, State, Token
+from .rows import AT_JOBS, RUNNING, Instance, InstanceState, State, Token
 from .tokens import Changes, Place, Tokens
 
 
@@ -84,13 +85,22 @@ _WITH_TOKEN: dict[Do, Callable[[Moves, Token], None]] = {
 def _start(moves: Moves, event: Start) -> bool:
     instance = moves.new_instance(event.instance, event.definition, business_key=event.business_key)
     process = moves.process(instance)
+    if event.commands:
+        _set_variables(moves, instance, event)
+        calls.open_instance(moves, instance)
+        modify.apply(moves, instance, event.commands)
+        return True
     node = process.find(event.element) if event.element else process.start_event(None)
     if node is None or node.kind is not Kind.START_EVENT or node.parent is not None:
-        raise ValueError(f"{process.key}: there is no start event {event.element or 'without an event definition'}.")
-    for name, value in event.variables.items():
-        moves.rows.set_local(instance, name, value)
+        raise NoStart(process.key, f"there is no start event {event.element or 'without an event definition'}.")
+    _set_variables(moves, instance, event)
     calls.start(moves, instance, node)
     return True
+
+
+def _set_variables(moves: Moves, instance: Instance, event: Start) -> None:
+    for name, value in event.variables.items():
+        moves.rows.set_local(instance, name, value)
 
 
 def _token_with_job(moves: Moves, token: UUID, job: UUID, *states: State) -> Token | None:
@@ -115,6 +125,7 @@ def _job_done(moves: Moves, event: JobDone) -> bool:
     if token is None:
         return False
     token.job = None
+    moves.set_all(token, event.changed)
     tasks.take_result(moves, token, moves.node(token), event.result)
     moves.go(token, Do.COMPLETE)
     return True
@@ -206,4 +217,5 @@ _BEGIN: dict[type, Callable[[Moves, Any], bool]] = {
     Completed: _completed,
     Retried: _retried,
     Cancelled: _cancelled,
+    Modified: modify.modify,
 }

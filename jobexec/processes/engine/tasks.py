@@ -35,7 +35,9 @@ def _run(moves: Moves, token: Token, node: Node, work: Work) -> Any:
     if work.expression is not None:
         return moves.evaluate(token, work.expression)
     call = HandlerCall(node, work, moves.value(token, work.arguments), moves.rows.scope(token))
-    return moves.environment.call(call)
+    result = moves.environment.call(call)
+    moves.set_all(token, call.changed)
+    return result
 
 
 def _for_worker(moves: Moves, token: Token, node: Node, work: Work) -> dict[str, Any]:

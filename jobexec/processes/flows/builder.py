@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from django.db import router
 
+from jobexec.exceptions import InvalidJob
+
 from ..definition import InvalidProcess, JobOptions, Problem, Value
 from .calls import Work, named, work_of
 from .durations import duration
@@ -53,8 +55,6 @@ _RESERVED = frozenset(
         "deadline",
     ]
 )
-#: Variables with the arguments of steps that are known when the flow starts.
-CALLS = "calls"
 _LONGEST = 64
 
 
@@ -353,17 +353,26 @@ class Flow:
     # The start.
 
     def start(self, *, using: str | None = None, user: str = "") -> ProcessInstance:
-        """Start it in the caller's transaction; returns the row of its instance. It can be started once."""
+        """Start it in the caller's transaction; returns the row of its instance. It can be started once.
+
+        Raises InvalidProcess, and InvalidJob for arguments or variables that are no JSON or too large.
+        """
+        from ..handlers.results import check_variables
         from ..operations.flows import start_flow  # models load later than modules that describe flows
+        from ..store.definitions import CALLS
         from .compiling import compiled
 
         if self.instance is not None:
             raise _problem("flow", f"It has been started already, as {self.instance.pk}.")
         process, variables = compiled(self)
         database = using or router.db_for_write(_instances())
-        self.instance = start_flow(
-            database, process, variables, business_key=self.business_key, tenant_id=self.tenant_id, user=user
-        )
+        try:
+            self.instance = start_flow(
+                database, process, variables, business_key=self.business_key, tenant_id=self.tenant_id, user=user
+            )
+        except InvalidJob:
+            check_variables(variables.get(CALLS, {}))  # names the step whose arguments alone are too large
+            raise
         return self.instance
 
     def __enter__(self) -> Flow:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..definition import (
+    TERMINATES,
     Event,
     Expression,
     Flow,
@@ -24,9 +25,9 @@ from ..definition import (
     Work,
     validate,
 )
-from ..store.definitions import FLOW
+from ..store.definitions import CALLS, FLOW
 from . import builder
-from .builder import CALLS, Choice, Edge, Element, Step, Wait
+from .builder import Choice, Edge, Element, Step, Wait
 from .durations import duration
 from .terms import Term, item, replaced
 
@@ -67,7 +68,10 @@ class _Shape:
         self.values: dict[str, list[Any]] = {}
         self._uses = Counter(edge for each in flow.elements for edge in each.after)
         self._add("start", Kind.START_EVENT)
+        known: set[Element] = set()
         for element in flow.elements:
+            _check_order(element, known)
+            known.add(element)
             self._add_element(element)
         if flow.deadline is not None:
             self._add_deadline(flow)
@@ -197,7 +201,8 @@ class _Shape:
         except ValueError as error:
             raise InvalidProcess([Problem("deadline", str(error))]) from None
         add = partial(self._add, parent="deadline")
-        self._add("deadline", Kind.SUB_PROCESS, by_event=True)
+        told = {TERMINATES: "The deadline has passed."}
+        self._add("deadline", Kind.SUB_PROCESS, by_event=True, properties=told)
         add("deadline.passed", Kind.START_EVENT, event=Event(Trigger.TIMER, timer=TimerKind.DURATION, when=when))
         add("deadline.undo", Kind.THROW_EVENT, event=Event(Trigger.COMPENSATION))
         add("deadline.end", Kind.END_EVENT, event=Event(Trigger.TERMINATE))
@@ -246,6 +251,14 @@ class _Shape:
 
 
 _RETURNED = "returned"
+
+
+def _check_order(element: Element, known: set[Element]) -> None:
+    """Whoever changes ``after`` of an element that exists could make a circle, which no token would ever enter."""
+    for edge in element.after:
+        if edge.element not in known:
+            message = f"after: {edge.element.id!r} does not come before it: a flow has no cycles."
+            raise InvalidProcess([Problem(element.id, message)])
 
 
 def _has_terms(value: Value) -> bool:

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from jobexec.handlers.context import JobContext, current_job
 
-from ..definition import Work
 from ..engine.environment import HandlerCall, Notice, Scope
 
 logger = logging.getLogger("jobexec.processes.task")
@@ -59,14 +58,6 @@ class TaskContext:
     def job(self) -> JobContext | None:
         """The job that this step is a part of; None in a step that a caller makes, such as a start."""
         return current_job()
-
-
-def result_of(work: Work, context: TaskContext, returned: Any) -> Any:
-    """The result of a service task: what it returned if a variable is named for that, else all that it changes."""
-    if work.result_variable is not None:
-        return returned
-    changed = context.variables.changed
-    return {**changed, **returned} if isinstance(returned, Mapping) else changed
 
 
 class ListenerContext:

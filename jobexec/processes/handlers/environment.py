@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from inspect import iscoroutinefunction
 from typing import Any
 from uuid import UUID
+
+from asgiref.sync import async_to_sync
 
 from jobexec import clock
 from jobexec.handlers.context import current_job
@@ -17,7 +20,8 @@ from ..engine.environment import Called, HandlerCall, Notice, Scope
 from ..expressions import EvaluationContext, parse
 from ..store import definitions
 from ..store.jobs import NO_ARGUMENTS
-from .context import ListenerContext, TaskContext, result_of
+from ..store.suspensions import refuse_start
+from .context import ListenerContext, TaskContext
 from .registry import find_listener, find_service, functions
 
 
@@ -43,15 +47,14 @@ class StepEnvironment:
         return EvaluationContext(functions=functions(), objects={"execution": execution}, now=self.now)
 
     def call(self, call: HandlerCall) -> Any:
-        """Run a handler within the step."""
+        """Run a handler within the step. What it returns is set after the variables that it has changed."""
         assert call.work.handler is not None
         found = find_service(call.work.handler)
         if isinstance(found, JobFunction):
             given = call.arguments or NO_ARGUMENTS
             args, kwargs = given["args"], given["kwargs"]
             return found.function(*([current_job()] if found.takes_context else []), *args, **kwargs)
-        context = TaskContext(call)
-        return result_of(call.work, context, found(context))
+        return run_service(found, call)
 
     def notify(self, notice: Notice) -> None:
         if notice.listener.handler is not None:
@@ -63,13 +66,23 @@ class StepEnvironment:
         return definitions.process(self.using, definition)
 
     def resolve(self, called: Called) -> str:
-        return definitions.resolve(self.using, self.tenant, called)
+        found = definitions.resolve(self.using, self.tenant, called)
+        refuse_start(self.using, found, self.tenant)
+        return found
 
     def new_id(self) -> UUID:
         return uuid7()
 
     def now(self) -> datetime:
         return clock.now(self.using)
+
+
+def run_service(function: Callable[..., Any], call: HandlerCall) -> Any:
+    """Call a function of ``@service_task``; what it sets goes into ``call.changed``. Returns what it returns."""
+    context = TaskContext(call)
+    result = async_to_sync(function)(context) if iscoroutinefunction(function) else function(context)
+    call.changed.update(context.variables.changed)
+    return result
 
 
 class Lenient(Mapping[str, Any]):

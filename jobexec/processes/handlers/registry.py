@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound
@@ -50,6 +51,21 @@ def _registering(table: dict[str, Callable[..., Any]], kind: str, names: Sequenc
     return register
 
 
+@contextmanager
+def standing_in(services: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
+    """Within the block, these functions are the service tasks of their names, for tests."""
+    before = dict(_services)
+    _services.update(services)
+    try:
+        yield
+    finally:
+        for name in services:
+            if name in before:
+                _services[name] = before[name]
+            else:
+                _services.pop(name, None)
+
+
 def find_service(name: str) -> Callable[..., Any] | JobFunction[..., Any]:
     """The function of this name, or the ``@job`` function, which flows name. Raises HandlerNotFound."""
     found = _services.get(name)
@@ -59,11 +75,6 @@ def find_service(name: str) -> Callable[..., Any] | JobFunction[..., Any]:
     if found is None:
         raise HandlerNotFound(f"No service task {name!r} is registered in this process.")
     return found
-
-
-def service_named(name: str) -> Callable[..., Any] | None:
-    """The function of ``@service_task`` of this name; None for others."""
-    return _services.get(name)
 
 
 def find_listener(name: str) -> Callable[..., Any]:
@@ -84,6 +95,6 @@ def functions() -> dict[str, Callable[..., Any]]:
     return _functions
 
 
-def is_known(name: str) -> bool:
-    """Whether a model can name this service task."""
-    return name in _services or isinstance(registered(name), JobFunction)
+def service(name: str) -> Callable[..., Any] | None:
+    """The function of ``@service_task`` with this name, which alone a file can name; None if there is none."""
+    return _services.get(name)

@@ -31,11 +31,12 @@ class _Enough(Exception):
 
 @dataclass(frozen=True)
 class Done:
-    """A call that was made, where, with which variables visible, and what it returned or threw."""
+    """A call that was made, where, with which variables visible, and what it changed, returned or threw."""
 
     execution: UUID
     element: str
     visible: dict[str, Any]
+    changed: dict[str, Any]
     result: Any = None
     error: BpmnError | None = None
 
@@ -62,7 +63,7 @@ class _Rehearsal(StepEnvironment):
     failed = False
 
     def call(self, call: HandlerCall) -> Any:
-        place = (call.scope.execution_id, call.node.id, dict(call.scope))
+        place = (call.scope.execution_id, call.node.id, dict(call.scope), call.changed)
         self.failed = True
         try:
             self.done = Done(*place, result=super().call(call))
@@ -88,6 +89,7 @@ class Replay(StepEnvironment):
             return super().call(call)
         if (done.execution, done.element) != (call.scope.execution_id, call.node.id) or _collide(done, call):
             raise RetryIn(0, count=False)
+        call.changed.update(done.changed)
         if done.error is not None:
             raise done.error
         return done.result
@@ -95,10 +97,11 @@ class Replay(StepEnvironment):
 
 def _collide(done: Done, call: HandlerCall) -> bool:
     """Another transaction has changed a variable that the handler changes, too."""
+    changed = set(done.changed)
     if call.work.result_variable is not None:
-        changed = {call.work.result_variable}
-    else:
-        changed = set(done.result) if isinstance(done.result, Mapping) else set()
+        changed.add(call.work.result_variable)
+    elif isinstance(done.result, Mapping):
+        changed |= set(done.result)
     if done.error is not None:
         changed |= set(done.error.variables)
     return any(done.visible.get(name, _MISSING) != call.scope.get(name, _MISSING) for name in changed)

@@ -1,18 +1,23 @@
-"""What may become a variable."""
+"""What may become a variable, and how large the variables of an instance may be."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
 
+from jobexec.conf import get_settings
 from jobexec.exceptions import DoNotRetry, InvalidJob
-from jobexec.json_values import check_json
+from jobexec.json_values import check_json, shown
 
-#: Bytes of one variable as JSON.
-MAX_VALUE = 64 * 1024
+from ..engine.rows import Token
+from ..engine.tokens import Changes, Tokens
+
+#: The length of the column.
+_LONGEST_NAME = 255
 
 
 def checked(value: Any) -> Any:
@@ -20,14 +25,68 @@ def checked(value: Any) -> Any:
     try:
         check_variables({"result": value})
     except InvalidJob as error:
-        raise DoNotRetry(f"It has run, but its result cannot be kept: {error}") from None
+        raise not_kept(error) from None
     return value
 
 
+def not_kept(error: InvalidJob) -> DoNotRetry:
+    """What to raise for a function that has run, and whose result cannot be stored."""
+    return DoNotRetry(f"It has run, but its result cannot be kept: {error}")
+
+
 def check_variables(variables: Mapping[str, Any]) -> None:
-    """Raise InvalidJob, naming the variable, if a value is not JSON or too large."""
+    """Raise InvalidJob, naming the variable, for a name or a value that cannot be stored, or that is too large."""
+    most = get_settings().processes.max_value_size
     for name, value in variables.items():
+        if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+            raise InvalidJob(f"The name of a variable is a text of 1 to {_LONGEST_NAME} characters, not {shown(name)}.")
         check_json(name, value)
-        size = len(json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False).encode())
-        if size > MAX_VALUE:
-            raise InvalidJob(f"{name}: expected at most {MAX_VALUE:,} bytes of JSON, got {size:,}.")
+        size = _size(value)
+        if size > most:
+            raise InvalidJob(f"{name}: expected at most {most:,} bytes of JSON, got {size:,} (MAX_VALUE_SIZE).")
+
+
+def check_step(tokens: Tokens, changes: Changes) -> None:
+    """Raise InvalidJob if what a step writes is no JSON or too large, or makes the variables of an instance too large.
+
+    Every value comes by here, whoever it is from: a caller, a handler, a worker, a message, an expression.
+    """
+    for (_, name), value in changes.variables.items():
+        check_variables({name: value})
+    for instance in {_instance_of(tokens, scope) for scope, _ in changes.variables}:
+        _check_together(instance, _all(tokens, instance))
+    for row in (*changes.new_instances, *changes.changed_instances):
+        if row.final_variables is not None:  # what was set in the step that ends it stands nowhere else
+            check_variables(row.final_variables)
+            _check_together(row.id, row.final_variables.items())
+
+
+def _check_together(instance: UUID, variables: Iterable[tuple[str, Any]]) -> None:
+    most = get_settings().processes.max_variables_size
+    sizes = {name: _size(value) for name, value in variables}
+    total = sum(sizes.values())
+    if total > most:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise InvalidJob(
+            f"{largest}: the variables of the process instance {instance} are {total:,} bytes of JSON, of which this "
+            f"one is {sizes[largest]:,}; expected at most {most:,} (MAX_VARIABLES_SIZE)."
+        )
+
+
+def _instance_of(tokens: Tokens, scope: UUID) -> UUID:
+    place = tokens.find(scope)
+    return place.instance if isinstance(place, Token) else scope
+
+
+def _all(tokens: Tokens, instance: UUID) -> Iterable[tuple[str, Any]]:
+    """The variables of an instance in all of its scopes; those of one name are measured together."""
+    found: dict[str, list[Any]] = {}
+    for scope, variables in tokens.variables.items():
+        if _instance_of(tokens, scope) == instance:
+            for name, value in variables.items():
+                found.setdefault(name, []).append(value)
+    return ((name, values[0] if len(values) == 1 else values) for name, values in found.items())
+
+
+def _size(value: Any) -> int:
+    return len(json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False).encode())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from jobexec import clock
 from jobexec.identifiers import uuid7
 from jobexec.operations.sql.server_time import keep_time
 
-from ..engine.inputs import Start
+from ..engine.inputs import Command, Start
 from ..models import EventSubscription, ProcessInstance
 from ..store import definitions
 from ..store.columns import key_of
+from ..store.suspensions import refuse_start
 from .results import check_variables
 from .stepping import begin
 
@@ -25,14 +27,21 @@ def start_instance(
     variables: dict[str, Any] | None = None,
     tenant_id: str = "",
     user: str = "",
+    awaited: UUID | None = None,
+    commands: tuple[Command, ...] = (),
 ) -> ProcessInstance:
-    """Start an instance in the caller's transaction, and take its first step. Returns its row."""
+    """Start an instance in the caller's transaction, and take its first step. Returns its row.
+
+    ``awaited`` is the id that the instance gets, and under which its end is announced to the gateways. With
+    ``commands`` it begins where these say, instead of at a start event.
+    """
     given = dict(variables or {})
     check_variables(given)
-    if (initiator := _initiator(using, definition, element)) is not None:
+    if not commands and (initiator := _initiator(using, definition, element)) is not None:
         given[initiator] = user
     keep_time(using)
-    id = uuid7()
+    refuse_start(using, definition, tenant_id)
+    id = awaited or uuid7()
     origin = ProcessInstance(
         id=id,
         root_id=id,
@@ -42,9 +51,10 @@ def start_instance(
         tenant_id=tenant_id,
         start_time=clock.now(using),
         start_user=user,
+        awaited=awaited is not None,
     )
     origin._state.db = using
-    begin(using, origin, Start(id, definition, element, business_key or None, given))
+    begin(using, origin, Start(id, definition, element, business_key or None, given, commands))
     origin.refresh_from_db(using=using)
     return origin
 

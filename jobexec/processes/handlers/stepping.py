@@ -23,6 +23,7 @@ from ..store.incidents import IncidentWriter
 from ..store.jobs import JobWriter
 from .environment import StepEnvironment
 from .rehearsal import Done, Replay, rehearse
+from .results import check_step
 from .signals import send_beyond
 
 #: What happens, made from the loaded rows; None if nothing is to happen.
@@ -75,8 +76,11 @@ def proceed_beside(using: str, root: UUID, event: inputs.Input, tenant: str) -> 
     return changes
 
 
-def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str, Any]) -> bool:
-    """Set variables of a scope of a running hierarchy, which no step overlaps; False if it has ended."""
+def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str, Any], *, local: bool = False) -> bool:
+    """Set variables that a scope of a running hierarchy sees, which no step overlaps; False if it has ended.
+
+    ``local``: set them in this very scope, also if they are found in one around it.
+    """
     keep_time(using)
     with atomic(using):
         origin = load.locked(using, root)
@@ -86,9 +90,12 @@ def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str
         place = tokens.find(scope)
         if place is None:
             return False
+        put = tokens.set_local if local else tokens.set
         for name, value in variables.items():
-            tokens.set(place, name, value)
-        Flush(using, origin, tokens, tokens.collect(), clock.now(using)).write()
+            put(place, name, value)
+        changes = tokens.collect()
+        check_step(tokens, changes)
+        Flush(using, origin, tokens, changes, clock.now(using)).write()
     return True
 
 
@@ -100,6 +107,7 @@ def _take(
     changes = step(tokens, event, environment)
     if not changes.accepted:
         return None
+    check_step(tokens, changes)
     now = clock.now(using)
     Flush(using, origin, tokens, changes, now).write()
     JobWriter(using, origin, tokens, now).write(changes)

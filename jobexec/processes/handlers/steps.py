@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from jobexec.exceptions import DoNotRetry, RetryAt, RetryIn, UnreadableJob
+from jobexec.exceptions import DoNotRetry, InvalidJob, RetryAt, RetryIn, UnreadableJob
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.function import JobFunction
@@ -22,15 +22,13 @@ from ..engine.environment import HandlerCall
 from ..engine.exceptions import BpmnError
 from ..engine.inputs import ErrorThrown, JobDone, JobFailed
 from ..engine.rows import Token
-from ..engine.tokens import Tokens
 from ..models import Execution, ProcessInstance
-from ..store import definitions
+from ..store import definitions, load
 from ..store.items import keep_item
 from ..store.jobs import ITEM, STEP
-from ..store.load import load
 from . import results
-from .context import TaskContext, result_of
-from .registry import service_named
+from .environment import run_service
+from .registry import service
 from .stepping import proceed
 
 
@@ -79,8 +77,20 @@ class StepFunction:
             if is_last(context, error) and (fails(context, token, error) or _waiting(context) is None):
                 return None
             raise
-        proceed(context.using, token.root, JobDone(token.id, context.id, results.checked(result)))
+        outcome = result if isinstance(result, _Outcome) else _Outcome(result, {})
+        done = JobDone(token.id, context.id, results.checked(outcome.result), outcome.changed)
+        try:
+            proceed(context.using, token.root, done)
+        except InvalidJob as error:
+            raise results.not_kept(error) from error
         return None
+
+
+class _Outcome(NamedTuple):
+    """What a service task returns, and the variables that it has changed before."""
+
+    result: Any
+    changed: dict[str, Any]
 
 
 class _Waiting(NamedTuple):
@@ -140,29 +150,28 @@ def resolve(name: str) -> JobHandler | None:
         return ItemFunction(function) if isinstance(function, JobFunction) else None
     if not name.startswith(STEP):
         return None
-    function = registered(name[len(STEP) :])
+    named = name[len(STEP) :]
+    function = registered(named)
     if isinstance(function, JobFunction):
         return StepFunction(function)
-    service = service_named(name[len(STEP) :])
-    return StepFunction(_of_service(name[len(STEP) :], service)) if service is not None else None
+    task = service(named)
+    return None if task is None else StepFunction(_service_step(named, task))
 
 
-def _of_service(name: str, service: Callable[[TaskContext], Any]) -> JobFunction[..., Any]:
-    """A service task of a file that runs outside: it sees the variables as they are when it begins."""
+def _service_step(name: str, task: Callable[..., Any]) -> JobFunction[..., Any]:
+    """A service task that a file puts outside of the step, as a job function: its variables are read without a lock."""
 
-    def run(context: JobContext) -> Any:
-        token = _waiting(context)
-        tokens = load(context.using, token.root) if token is not None else Tokens()
-        place = tokens.find(token.id) if token is not None else None
+    def run(context: JobContext, root: str, token: str, arguments: Any = None) -> Any:
+        tokens = load.load(context.using, UUID(root))
+        place = tokens.find(UUID(token))
         if not isinstance(place, Token):
-            return None  # it has gone on meanwhile; so its step finds out, too
-        definition = tokens.instance(place).definition
-        node = definitions.process(context.using, definition).node(place.element)
+            return None  # it has gone on meanwhile; so its result is not taken
+        node = definitions.process(context.using, tokens.instance(place).definition).node(place.element)
         assert node.work is not None
-        task = TaskContext(HandlerCall(node, node.work, node.work.arguments, tokens.scope(place)))
-        return result_of(node.work, task, service(task))
+        call = HandlerCall(node, node.work, arguments, tokens.scope(place))
+        return _Outcome(run_service(task, call), call.changed)
 
-    return JobFunction(run, name, (), takes_context=True, options={})
+    return JobFunction(run, name, (), True, {})
 
 
 def use() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -11,9 +13,10 @@ from jobexec.models.fields import NameField
 
 
 class ProcessDeployment(models.Model):
-    """Files that were deployed together (ACT_RE_DEPLOYMENT)."""
+    """Files that were deployed together (ACT_RE_DEPLOYMENT). ``key`` is its number for clients of Camunda 8."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    key = models.BigIntegerField(unique=True, null=True, blank=True)
     name = models.CharField(max_length=255, blank=True, default="")
     source = models.CharField(max_length=255, blank=True, default="", help_text=_("The app or client it came from."))
     tenant_id = NameField(max_length=64, blank=True, default="")
@@ -51,11 +54,13 @@ class ProcessDefinition(models.Model):
     """One process in one version (ACT_RE_PROCDEF), or one shape of a flow, which has no version.
 
     Rows do not change, so processes keep what they have read. ``model`` is the definition as JSON
-    (:mod:`jobexec.processes.definition.as_json`).
+    (:mod:`jobexec.processes.definition.as_json`). ``key`` is the id of the process in its file, ``number`` what clients
+    of Camunda 8 call the key of this version; the shapes of flows have none.
     """
 
     id = NameField(max_length=255, primary_key=True)
     key = NameField(max_length=255)
+    number = models.BigIntegerField(unique=True, null=True, blank=True)
     version = models.PositiveIntegerField(null=True, blank=True)
     version_tag = models.CharField(max_length=255, blank=True, default="")
     name = models.CharField(max_length=255, blank=True, default="")
@@ -72,6 +77,7 @@ class ProcessDefinition(models.Model):
         verbose_name = _("process definition")
         verbose_name_plural = _("process definitions")
         default_permissions = ("view", "delete")
+        permissions: ClassVar = [("suspend_processdefinition", _("Can suspend and activate process definitions"))]
         # The versions of flows are NULL, and NULLs differ from each other.
         constraints = (models.UniqueConstraint(fields=["tenant_id", "key", "version"], name="jobexec_procdef_version"),)
 

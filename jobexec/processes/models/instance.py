@@ -34,6 +34,7 @@ class ProcessInstance(models.Model):
 
     Each step of a call hierarchy locks the row of its topmost instance first, so the steps of a hierarchy come one
     after the other. ``id`` is the ``process_instance_id`` of its jobs, ``key`` its number for clients of Camunda 8.
+    ``awaited``: a client of a gateway has started it and waits for its end.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -52,6 +53,7 @@ class ProcessInstance(models.Model):
     delete_reason = models.CharField(max_length=4000, blank=True, default="")
     final_variables = models.JSONField(null=True, blank=True, encoder=DjangoJSONEncoder)
     removal_time = models.DateTimeField(null=True, blank=True)
+    awaited = models.BooleanField(default=False, db_default=False, editable=False)
 
     class Meta:
         verbose_name = _("process instance")
@@ -61,6 +63,9 @@ class ProcessInstance(models.Model):
             ("start_processinstance", _("Can start process instances")),
             ("cancel_processinstance", _("Can cancel process instances")),
             ("change_variables", _("Can change the variables of process instances")),
+            ("modify_processinstance", _("Can modify process instances")),
+            ("restart_processinstance", _("Can restart process instances")),
+            ("suspend_processinstance", _("Can suspend and activate process instances")),
         ]
         indexes = (
             models.Index(fields=["root_id"], name="jobexec_procinst_root"),

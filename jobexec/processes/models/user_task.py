@@ -27,9 +27,13 @@ class UserTaskQuerySet(QuerySet["UserTask"]):
 
 
 class UserTask(models.Model):
-    """A task that waits for a person (ACT_RU_TASK). ``owner_id`` is its execution, ``assignee`` a user name."""
+    """A task that waits for a person (ACT_RU_TASK). ``owner_id`` is its execution, ``assignee`` a user name.
+
+    ``key`` is its number for clients of Camunda 8.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    key = models.BigIntegerField(unique=True, null=True, blank=True)
     root_id = models.UUIDField(db_index=True)
     instance_id = models.UUIDField()
     owner_id = models.UUIDField()

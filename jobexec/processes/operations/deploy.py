@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from django.apps import apps
 from django.db import IntegrityError, router
 from django.db.models import Max
 
 from jobexec import clock
 from jobexec.conf import get_settings
-from jobexec.exceptions import InvalidRetryPlan
 from jobexec.operations.audit import audited, note
+from jobexec.operations.history.keys import next_keys
 from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.server_time import keep_time
-from jobexec.retry import RetryPlan
 
-from ..definition import InvalidProcess, Problem, Process, TimerKind, Trigger, expressions_in, to_json
-from ..engine.exceptions import StepError
-from ..engine.rows import Timer
-from ..expressions import InvalidExpression, parse
-from ..handlers import registry
+from ..definition import InvalidProcess, Problem, Process, to_json
 from ..models import ProcessDefinition, ProcessDeployment, ProcessResource
 from ..store.starts import arm_starts
-from ..store.timers import first
+from .job_definitions import record
+from .verify import problems_of
 
 #: A file: its path, or its name and content.
 File = str | Path | tuple[str, bytes]
-_LONGEST_KEY = 200
 
 
 @audited
@@ -42,9 +40,26 @@ def deploy(
     A file whose content is that of the latest deployment of its processes makes no version. What is wrong with any of
     the files raises InvalidProcess, with the id and the line of each element, and nothing is deployed.
     """
+    database = using or router.db_for_write(ProcessDefinition)
+    made = deployed(database, *files, name=name, source=source, tenant_id=tenant_id, user=user)
+    return [each.definition for each in made if each.is_new]
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A process of a deployed file; without ``is_new`` its latest version came from a file of the same content."""
+
+    file: str
+    definition: ProcessDefinition
+    is_new: bool
+
+
+def deployed(
+    using: str, *files: File, name: str = "", source: str = "", tenant_id: str = "", user: str = ""
+) -> list[Deployed]:
+    """:func:`deploy`, without an audit; returns what each process of the files is now."""
     from ..xml import read  # needs lxml, which only those who deploy files have
 
-    database = using or router.db_for_write(ProcessDefinition)
     given = [_content(file) for file in files]
     models, problems = [], []
     for file, content in given:
@@ -54,17 +69,43 @@ def deploy(
             problems += [_of_file(file, problem) for problem in error.problems]
             continue
         executable = [process for process in model.processes if process.executable]
-        problems += [_of_file(file, problem) for process in executable for problem in _unknown(process)]
+        problems += [_of_file(file, problem) for process in executable for problem in problems_of(process)]
         models.append((file, content, executable))
     if problems:
         raise InvalidProcess(problems)
-    keep_time(database)
-    with atomic(database):
-        changed = [each for each in models if _is_new(database, tenant_id, *each)]
-        made = _write(database, changed, name, source, tenant_id, user) if changed else []
+    keep_time(using)
+    with atomic(using):
+        news = [_is_new(using, tenant_id, *each) for each in models]
+        changed = list(compress(models, news))
+        made = _write(using, changed, name, source, tenant_id, user) if changed else []
         if made:
-            note(database, "processdeployment", made[0].deployment_id, new={"files": [file for file, *_ in changed]})
-        return made
+            subject = "processdeployment", made[0].deployment_id
+            note(using, *subject, new={"files": [file for file, *_ in changed]}, tenant=tenant_id)
+        new = iter(made)
+        return [
+            Deployed(file, next(new) if is_new else _latest(using, tenant_id, process), is_new)
+            for (file, _, processes), is_new in zip(models, news, strict=True)
+            for process in processes
+        ]
+
+
+def _latest(using: str, tenant: str, process: Process) -> ProcessDefinition:
+    rows = ProcessDefinition.objects.using(using).filter(key=process.key, tenant_id=tenant, version__isnull=False)
+    return rows.order_by("-version")[0]
+
+
+def files_of_apps() -> list[Path]:
+    """The files ``processes/*.bpmn`` of all apps."""
+    return [file for app in apps.get_app_configs() for file in sorted(Path(app.path, "processes").glob("*.bpmn"))]
+
+
+def is_deployed(using: str, file: Path, tenant_id: str = "") -> bool:
+    """Whether some deployment has a file of this content, or the file has no process to deploy."""
+    from ..xml import read
+
+    content = file.read_bytes()
+    executable = [process for process in read(content).processes if process.executable]
+    return not _is_new(using, tenant_id, file.name, content, executable)
 
 
 def _content(file: File) -> tuple[str, bytes]:
@@ -76,71 +117,6 @@ def _content(file: File) -> tuple[str, bytes]:
 
 def _of_file(file: str, problem: Problem) -> Problem:
     return Problem(f"{file}: {problem.element}", problem.message, problem.line)
-
-
-def _unknown(process: Process) -> Iterator[Problem]:
-    """What a process names and this project does not have."""
-    if len(process.key) > _LONGEST_KEY:
-        yield Problem(process.key, f"The id of a process has at most {_LONGEST_KEY} characters here.", process.line)
-    for node in process.nodes:
-        work = node.work
-        if work is not None and work.handler is not None and not registry.is_known(work.handler):
-            yield Problem(node.id, f"No service task {work.handler!r} is registered in this project.", node.line)
-    for element in (process, *process.elements):
-        for listener in element.listeners:
-            if listener.handler is not None and not registry.is_listener(listener.handler):
-                id = getattr(element, "id", process.key)
-                yield Problem(id, f"No listener {listener.handler!r} is registered in this project.", element.line)
-    yield from _wrong_expressions(process)
-    yield from _wrong_constants(process)
-
-
-def _wrong_constants(process: Process) -> Iterator[Problem]:
-    """Retry plans and times that are no expressions: what is wrong with them shows now, and not at night."""
-    for node in process.nodes:
-        options = (node.jobs, *((node.loop.jobs,) if node.loop else ()))
-        for plan in (each.retry_plan for each in options):
-            if isinstance(plan, str) and (message := _wrong_plan(plan)):
-                yield Problem(node.id, message, node.line)
-        event = node.event
-        if event is not None and event.trigger is Trigger.TIMER and isinstance(event.when, str):
-            try:
-                first(node.id, Timer(event.timer or TimerKind.DURATION, event.when, repeats=False), clock.now())
-            except StepError as error:
-                yield Problem(node.id, error.message, node.line)
-    if isinstance(process.retry_plan, str) and (message := _wrong_plan(process.retry_plan)):
-        yield Problem(process.key, message, process.line)
-
-
-def _wrong_plan(plan: str) -> str:
-    try:
-        RetryPlan.parse(plan)
-    except InvalidRetryPlan as error:
-        return f"failedJobRetryTimeCycle: {error}"
-    return ""
-
-
-def _wrong_expressions(process: Process) -> Iterator[Problem]:
-    known = registry.functions()
-    for element in process.elements:
-        for expression in expressions_in(_values(element)):
-            try:
-                parsed = parse(expression.text, expression.language.value)
-            except InvalidExpression as error:
-                yield Problem(element.id, str(error), element.line)
-                continue
-            for name in sorted(parsed.functions - known.keys()):
-                message = f"No function {name!r} is registered in this project (in {expression.text})."
-                yield Problem(element.id, message, element.line)
-
-
-def _values(part: object) -> list[object]:
-    """All values in the parts of an element."""
-    if isinstance(part, tuple | list):
-        return [value for item in part for value in _values(item)]
-    if hasattr(part, "__dataclass_fields__") and not hasattr(part, "language"):
-        return [value for name in part.__dataclass_fields__ for value in _values(getattr(part, name))]
-    return [part]
 
 
 def _is_new(using: str, tenant: str, file: str, content: bytes, processes: list[Process]) -> bool:
@@ -163,7 +139,10 @@ def _write(
     user: str,
 ) -> list[ProcessDefinition]:
     now = clock.now(using)
-    deployment = ProcessDeployment(name=name, source=source, tenant_id=tenant, deploy_user=user, deploy_time=now)
+    (key,) = next_keys(using, 1)
+    deployment = ProcessDeployment(
+        key=key, name=name, source=source, tenant_id=tenant, deploy_user=user, deploy_time=now
+    )
     deployment.save(using=using, force_insert=True)
     made = []
     for file, content, processes in models:
@@ -176,18 +155,21 @@ def _write(
         resource.save(using=using, force_insert=True)
         made += [_version(using, process, deployment, resource.pk) for process in processes]
     for row, process in zip(made, [each for *_, found in models for each in found], strict=True):
+        record(using, process)
         arm_starts(using, row, process)
     return made
 
 
 def _version(using: str, process: Process, deployment: ProcessDeployment, resource: UUID) -> ProcessDefinition:
     """The next version. Of two that deploy one key together, the second waits for the first, and counts after it."""
+    (number,) = next_keys(using, 1)
     for attempt in range(3):
         rows = ProcessDefinition.objects.using(using).filter(key=process.key, tenant_id=deployment.tenant_id)
         version = (rows.aggregate(last=Max("version"))["last"] or 0) + 1
         row = ProcessDefinition(
             id=f"{process.key}:{version}:{uuid4().hex[:12]}",
             key=process.key,
+            number=number,
             version=version,
             version_tag=process.version_tag or "",
             name=process.name or "",

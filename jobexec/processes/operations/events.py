@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import router
+from django.db import router, transaction
 from django.db.models import QuerySet
-
-from jobexec.operations.sql.locks import atomic
 
 from ..engine.rows import Signal, SubscriptionKind
 from ..exceptions import MismatchingMessage
@@ -38,16 +36,36 @@ def correlate(
     MismatchingMessageCorrelationException); then nothing has happened.
     """
     database = using or router.db_for_write(ProcessInstance)
+    found = correlated(
+        database, message, key=key, business_key=business_key, instance=instance, variables=variables, all=all,
+        tenant_id=tenant_id,
+    )  # fmt: skip
+    return len(found)
+
+
+def correlated(
+    using: str,
+    message: str,
+    *,
+    key: str | None,
+    business_key: str | None,
+    instance: UUID | None,
+    variables: Mapping[str, Any] | None,
+    all: bool,
+    tenant_id: str,
+) -> list[UUID]:
+    """:func:`correlate`; returns the ids of the instances."""
     given = dict(variables or {})
     check_variables(given)
-    rows = EventSubscription.objects.using(database).filter(
+    rows = EventSubscription.objects.using(using).filter(
         kind=SubscriptionKind.MESSAGE.value, name=message, tenant_id=tenant_id
     )
-    found = list(_fitting(database, rows, key, business_key, instance).values_list("pk", flat=True))
+    found = list(_fitting(using, rows, key, business_key, instance).values_list("pk", flat=True))
     if not all and len(found) != 1:
         raise MismatchingMessage(f"The message {message!r} must fit one that waits for it; {len(found)} do.")
-    with atomic(database):
-        delivered = sum(deliver(database, pk, given, business_key=business_key or "") for pk in found)
+    with transaction.atomic(using=using):  # what one of them refuses, the caller's transaction survives
+        answers = [deliver(using, pk, given, business_key=business_key or "", by_job=False) for pk in found]
+        delivered = [id for id in answers if id is not None]
     if not all and not delivered:
         raise MismatchingMessage(f"The message {message!r} fits none that still waits for it.")
     return delivered

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import router
+from django.db import transaction
 
+from jobexec.models import DeadLetterJob
+from jobexec.operations import set_retries as set_retries_of_jobs
 from jobexec.operations.audit import audited, note
-from jobexec.operations.sql.locks import atomic
 
 from ..engine.inputs import Cancelled
 from ..exceptions import InstanceOver
@@ -17,6 +18,7 @@ from ..handlers.results import check_variables
 from ..handlers.stepping import change_variables, proceed
 from ..models import ProcessInstance
 from ..store import load
+from .suspend import which
 
 #: The type of a process instance in the audit log.
 INSTANCE = "processinstance"
@@ -28,8 +30,8 @@ def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | N
 
     Raises InstanceOver if it has ended, or was called by another one: then that one is to be cancelled.
     """
-    database, id = _which(instance, using)
-    with atomic(database):
+    database, id = which(instance, using)
+    with transaction.atomic(using=database):
         done = proceed(database, id, Cancelled(id, reason))
         if done is not None:
             note(database, INSTANCE, id, new={"reason": reason})
@@ -38,21 +40,31 @@ def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | N
 
 
 @audited
+def set_retries(
+    instance: ProcessInstance | UUID, retries: int = 1, *, element: str | None = None, using: str | None = None
+) -> int:
+    """Give the dead letters of an instance, or of one of its elements, retries: what failed is done again.
+
+    Their incidents are over. Returns how many there were. Raises InvalidJob for a wrong number of retries.
+    """
+    database, id = which(instance, using)
+    dead = DeadLetterJob.objects.using(database).filter(process_instance_id=str(id))
+    if element is not None:
+        dead = dead.filter(failed_activity_id=element)
+    found = set_retries_of_jobs(list(dead.order_by("pk").values_list("pk", flat=True)), retries, using=database)
+    return len(found.changed)
+
+
+@audited
 def set_variables(instance: ProcessInstance | UUID, variables: Mapping[str, Any], *, using: str | None = None) -> None:
     """Set variables of a running instance, in a transaction that no step of it overlaps. Raises InstanceOver."""
-    database, id = _which(instance, using)
+    database, id = which(instance, using)
     given = dict(variables)
     check_variables(given)
     root = load.root_of(database, id)
-    with atomic(database):
+    with transaction.atomic(using=database):
         done = root is not None and change_variables(database, root, id, given)
         if done:
             note(database, INSTANCE, id, new=given)
     if not done:
         raise InstanceOver(f"The process instance {id} has ended, or is not there.")
-
-
-def _which(instance: ProcessInstance | UUID, using: str | None) -> tuple[str, UUID]:
-    if isinstance(instance, ProcessInstance):
-        return using or instance._state.db or router.db_for_write(ProcessInstance), instance.pk
-    return using or router.db_for_write(ProcessInstance), instance

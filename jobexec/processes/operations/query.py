@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobexec.models import JOB_TABLES, AbstractJob
@@ -17,6 +17,15 @@ from ..models import (
     UserTask,
     Variable,
 )
+from ..store.definitions import CALLS
+
+
+class Value(NamedTuple):
+    """A variable as it is shown. ``element`` is that of its scope, empty for the instance itself."""
+
+    name: str
+    value: Any
+    element: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,15 @@ class InstanceView:
     def waits_at(self) -> list[str]:
         """The elements at which something waits, each once."""
         return list(dict.fromkeys(row.element_id for row in self.executions if row.state != "scope"))
+
+    @property
+    def values(self) -> list[Value]:
+        """Its variables, also after its end, without those that a flow has for itself."""
+        hidden = CALLS if self.definition is not None and self.definition.version is None else None
+        elements = {row.pk: row.element_id for row in self.executions}
+        found = [Value(row.name, row.value, elements.get(row.scope_id, "")) for row in self.variables]
+        found += [Value(name, value) for name, value in (self.instance.final_variables or {}).items()]
+        return sorted((each for each in found if each.name != hidden), key=lambda each: (each.element, each.name))
 
 
 def view_of(using: str, id: UUID) -> InstanceView:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from django.db import router
 
@@ -43,8 +44,9 @@ def start_definition(
     variables: Mapping[str, Any] | None = None,
     tenant_id: str = "",
     user: str = "",
+    awaited: UUID | None = None,
 ) -> ProcessInstance:
-    """Start an instance of this very version."""
+    """Start an instance of this very version. ``awaited``: the id that it gets, for whose end a gateway waits."""
     return start_instance(
         using,
         definition.pk,
@@ -52,4 +54,5 @@ def start_definition(
         variables=dict(variables or {}),
         tenant_id=tenant_id or definition.tenant_id,
         user=user,
+        awaited=awaited,
     )

@@ -12,10 +12,12 @@ from jobexec.operations.audit import audited, note
 from jobexec.operations.sql.locks import atomic, lock_rows
 
 from ..engine.inputs import Completed, ErrorThrown, Input
+from ..engine.tokens import Tokens
 from ..exceptions import TaskOver
 from ..handlers.results import check_variables
 from ..handlers.stepping import proceed
 from ..models import UserTask
+from ..store.suspensions import refuse_step
 
 Task = UserTask | UUID
 #: The type of a task in the audit log.
@@ -23,13 +25,14 @@ TASK = "usertask"
 
 
 @audited
-def claim(task: Task, user: Any, *, using: str | None = None) -> UserTask:
-    """Make a user the assignee. Raises TaskOver if it is done, or another user has it."""
+def claim(task: Task, user: Any, *, override: bool = False, using: str | None = None) -> UserTask:
+    """Make a user the assignee, with ``override`` also instead of another. Raises TaskOver if it is done, or taken."""
     database, id = _which(task, using)
     name = _name(user)
-    with atomic(database):
+    with transaction.atomic(using=database):
         row = lock_rows(UserTask.objects.using(database).filter(pk=id)).first()
-        if row is not None and row.assignee in ("", name):
+        if row is not None and (override or row.assignee in ("", name)):
+            refuse_step(database, row.instance_id)
             row.assignee = name
             row.save(update_fields=["assignee"])
             note(database, TASK, id, new={"assignee": name}, tenant=row.tenant_id)
@@ -77,8 +80,12 @@ def throw_error(
 
 
 def _end(using: str, row: UserTask, event: Input, told: Mapping[str, Any]) -> None:
+    def unless_suspended(tokens: Tokens) -> Input:
+        refuse_step(using, row.instance_id)
+        return event
+
     with transaction.atomic(using=using):
-        done = proceed(using, row.root_id, event, savepoint=False)
+        done = proceed(using, row.root_id, unless_suspended, savepoint=False)
         if done is not None:
             note(using, TASK, row.pk, new=told, tenant=row.tenant_id)
     if done is None:

@@ -7,6 +7,14 @@ from uuid import UUID
 
 from ..models import ProcessInstance
 
+#: Kinds of jobs beside those of the engine: of each instance in a multi-instance, and of one that waits for a message.
+INNER, MESSAGE = "inner", "message"
+
+
+def job_definition_id(key: str, element: str, kind: str) -> str:
+    """The id of the job definition of an element; ``kind`` says which of its jobs."""
+    return f"{key}#{element}#{kind}"[:255]
+
 
 def key_of(definition: str) -> str:
     """The key in the id of a definition."""
@@ -24,7 +32,7 @@ def columns_of(
         "root_process_instance_id": str(origin.root_id),
         "process_definition_id": definition,
         "process_definition_key": key,
-        "job_definition_id": f"{key}#{element}#{kind}"[:255],
+        "job_definition_id": job_definition_id(key, element, kind),
         "failed_activity_id": element,
         "tenant_id": origin.tenant_id,
         "correlation_id": origin.business_key,

@@ -13,6 +13,8 @@ from ..models import ProcessDefinition
 
 #: The property of a definition that was written in Python.
 FLOW = "flow"
+#: The variable of a flow with the arguments of its steps that are known when it starts.
+CALLS = "calls"
 #: Definitions that a process keeps.
 _KEPT = 1_000
 
@@ -22,6 +24,13 @@ def process(using: str, id: str) -> Process:
     """The definition with this id; its row never changes. Raises ProcessDefinition.DoesNotExist."""
     found = ProcessDefinition.objects.using(using).values_list("model", flat=True).get(pk=id)
     return from_json(json.loads(found))
+
+
+@lru_cache(maxsize=_KEPT)
+def number(using: str, id: str) -> tuple[int | None, int | None]:
+    """The number and the version of a definition; None for the shape of a flow."""
+    row: Any = ProcessDefinition.objects.using(using).filter(pk=id).values_list("number", "version").first()
+    return row or (None, None)
 
 
 def latest(using: str, key: str, tenant: str = "") -> ProcessDefinition:
@@ -48,8 +57,13 @@ def _found(using: str, key: str, tenant: str, which: dict[str, Any], told: str) 
     # The tenant's own comes first; '' sorts before every name.
     found = rows.filter(tenant_id__in={tenant, ""}).order_by("-tenant_id", "-version").first()
     if found is None:
-        raise UnknownProcess(f"No process {key!r} is deployed{told}.")
+        raise unknown(key, told)
     return found
+
+
+def unknown(key: str, told: str = "") -> UnknownProcess:
+    """The error for a key under which there is nothing."""
+    return UnknownProcess(f"No process {key!r} is deployed{told}.")
 
 
 @lru_cache(maxsize=_KEPT)

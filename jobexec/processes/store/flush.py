@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.utils.dateparse import parse_datetime
 
 from jobexec.identifiers import uuid7s
+from jobexec.operations.history.keys import next_keys
+from jobexec.operations.notify.wake_workers import wake_workers_on_commit
 
 from ..engine import rows
 from ..engine.tokens import Changes, Tokens
@@ -22,14 +25,16 @@ from ..models import (
 )
 from . import definitions
 from .columns import key_of
+from .history import ended
 from .statement import Statement
 
 _MOVED = ("element_id", "flow_id", "state", "activity_id", "entered_at", "job_id", "called_instance_id", "data")
-_ENDED = ("state", "end_time", "end_element", "delete_reason", "final_variables")
 #: The columns of a row.
 Columns = dict[str, Any]
 #: Rows of one statement.
 _PAGE = 500
+#: What precedes the id of an instance in the notification of its end.
+ENDED = "jobexec.processes.ended:"
 
 
 class Flush:
@@ -51,9 +56,8 @@ class Flush:
 
     def _delete(self) -> None:
         changes, using = self.changes, self.using
-        ended = [row.id for row in changes.changed_instances if row.state not in rows.RUNNING]
-        owners = [*changes.gone_tokens, *ended]
-        self.statement.delete(Variable, "scope_id", owners)
+        over = [row.id for row in changes.changed_instances if row.state not in rows.RUNNING]
+        self.statement.delete(Variable, "scope_id", [*changes.gone_tokens, *over])
         names: dict[Any, list[str]] = {}
         for scope, name in changes.gone_variables:
             names.setdefault(scope, []).append(name)
@@ -78,13 +82,21 @@ class Flush:
 
     def _write_instances(self) -> None:
         changes = self.changes
-        self.statement.insert(ProcessInstance, [self._new_instance(row) for row in changes.new_instances])
+        keys = next_keys(self.using, len(changes.new_instances))
+        made = [self._new_instance(row, key) for row, key in zip(changes.new_instances, keys, strict=True)]
+        self.statement.insert(ProcessInstance, made)
         for row in changes.changed_instances:
-            self.statement.update(ProcessInstance, row.id, _ended(row))
+            self.statement.update(ProcessInstance, row.id, ended(self.using, row))
+            if row.id == self.origin.pk and self.origin.awaited and row.state not in rows.RUNNING:
+                wake_workers_on_commit(self.using, [awaited_as(row.id)])
 
-    def _new_instance(self, row: rows.Instance) -> Columns:
+    def _new_instance(self, row: rows.Instance, key: int) -> Columns:
+        if row.id == self.origin.pk:
+            self.origin.key = key
         return Columns(
             id=row.id,
+            key=key,
+            awaited=row.id == self.origin.pk and self.origin.awaited,
             definition_id=row.definition,
             definition_key=key_of(row.definition),
             root_id=row.root,
@@ -93,7 +105,7 @@ class Flush:
             tenant_id=self.origin.tenant_id,
             start_time=row.started_at or self.now,
             start_user=self.origin.start_user,
-            **_ended(row),
+            **ended(self.using, row),
         )
 
     def _write_tokens(self) -> None:
@@ -140,7 +152,8 @@ class Flush:
 
     def _write_waiting(self) -> None:
         self.statement.insert(EventSubscription, [self._subscription(row) for row in self.changes.new_subscriptions])
-        tasks = [self._task(row) for row in self.changes.new_tasks]
+        keys = next_keys(self.using, len(self.changes.new_tasks))
+        tasks = [self._task(row, key) for row, key in zip(self.changes.new_tasks, keys, strict=True)]
         UserTask.objects.using(self.using).bulk_create(tasks, batch_size=_PAGE)
         candidates = [each for row in self.changes.new_tasks for each in _candidates(row)]
         TaskCandidate.objects.using(self.using).bulk_create(candidates, batch_size=_PAGE)
@@ -161,10 +174,11 @@ class Flush:
             create_time=self.now,
         )
 
-    def _task(self, row: rows.UserTask) -> UserTask:
+    def _task(self, row: rows.UserTask, key: int) -> UserTask:
         form = row.form
         return UserTask(
             id=row.id,
+            key=key,
             root_id=self.origin.root_id,
             instance_id=row.instance,
             owner_id=row.owner,
@@ -201,9 +215,9 @@ class Flush:
         self.statement.insert(ActivityInstance, made)
 
 
-def _ended(row: rows.Instance) -> dict[str, Any]:
-    values = (row.state.value, row.ended_at, row.end_element or "", row.reason or "", row.final_variables)
-    return dict(zip(_ENDED, values, strict=True))
+def awaited_as(instance: UUID) -> str:
+    """What gateways are told when an instance has ended for whose end a client waits."""
+    return f"{ENDED}{instance}"
 
 
 def _candidates(row: rows.UserTask) -> list[TaskCandidate]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from jobexec.exceptions import InvalidRetryPlan
 from jobexec.handlers.function import JobFunction
@@ -24,7 +25,7 @@ from ..engine.rows import JobKind
 from ..engine.tokens import Changes, Tokens
 from ..models import ProcessInstance
 from . import definitions
-from .columns import columns_of
+from .columns import INNER, MESSAGE, columns_of
 from .timers import first
 
 #: The handlers of the jobs of processes.
@@ -88,7 +89,7 @@ class JobWriter:
         if row.kind is not rows.SubscriptionKind.MESSAGE or row.key is None:
             return None
         definition = self.tokens.instances[row.instance].definition
-        columns = columns_of(self.origin, row.instance, row.owner, row.element, definition, "message")
+        columns = columns_of(self.origin, row.instance, row.owner, row.element, definition, MESSAGE)
         return columns | {
             "handler_type": RECEIVE,
             "handler_configuration": {"args": [], "kwargs": {"subscription": str(row.id)}},
@@ -104,11 +105,12 @@ class JobWriter:
         columns.pop("failed_activity_id")
         kwargs = {"root": str(self.origin.root_id), "token": str(job.owner)}
         activity = {"activity": str(job.activity)}
-        options = {"atomic": True}
+        options = {"atomic": True, "job_definition_id": columns["job_definition_id"]}
         configuration = {
             "variables": payload["variables"],
             "element_id": job.element,
             "business_key": self.origin.business_key,
+            "keys": self._keys(job),
             "on_complete": {"handler": WORKED, "kwargs": kwargs, "columns": options, "sent_only": True},
             "on_error": {
                 "": {"handler": THREW, "kwargs": kwargs | activity, "columns": options, "sent_only": True},
@@ -150,6 +152,18 @@ class JobWriter:
     def _definition(self, job: rows.Job) -> str:
         return self.tokens.instances[job.instance].definition
 
+    def _keys(self, job: rows.Job) -> dict[str, int]:
+        """What clients of Camunda 8 call the keys of a job; those that are not known are left out."""
+        root = self.origin.key
+        instance = root if job.instance == self.origin.pk else self._key_of(job.instance)
+        number, version = definitions.number(self.using, self.tokens.instances[job.instance].definition)
+        found = {"instance": instance, "root": root, "definition": number, "version": version}
+        return {name: key for name, key in found.items() if key is not None}
+
+    def _key_of(self, instance: UUID) -> int | None:
+        rows = ProcessInstance.objects.using(self.using).filter(pk=instance)
+        return rows.values_list("key", flat=True).first()
+
     def _discard(self, changes: Changes) -> None:
         """What a thread or a worker already has is left alone: it finds its token gone, and ends well."""
         instances = [str(id) for id in self.tokens.instances]
@@ -183,13 +197,21 @@ class JobWriter:
 
     def _common(self, job: rows.Job) -> dict[str, Any]:
         definition = self.tokens.instances[job.instance].definition
-        columns = columns_of(self.origin, job.instance, job.owner, job.element, definition, job.kind)
+        columns = columns_of(self.origin, job.instance, job.owner, job.element, definition, self._kind(job))
         return columns | {"exclusive": job.exclusive} | self._options(job)
 
+    def _kind(self, job: rows.Job) -> str:
+        """Those that begin and leave a body, and each instance in it, have definitions of their own."""
+        owner = self.tokens.tokens.get(job.owner)
+        return INNER if job.kind is JobKind.CONTINUE and owner is not None and owner.is_inner else job.kind
+
     def _configuration(self, job: rows.Job, repeat: str) -> dict[str, Any]:
-        if job.kind not in _HANDLERS:
-            return dict(job.payload["arguments"] or NO_ARGUMENTS)
         kwargs: dict[str, Any] = {"root": str(self.origin.root_id)}
+        if job.kind not in _HANDLERS:
+            arguments = job.payload["arguments"]
+            if registered(job.payload["handler"]) is not None:  # a step of a flow: the call of its function
+                return dict(arguments or NO_ARGUMENTS)
+            return {"args": [], "kwargs": kwargs | {"token": str(job.owner), "arguments": arguments}}
         if job.kind is JobKind.CONTINUE:
             return {"args": [], "kwargs": kwargs | {"token": str(job.owner)}}
         kwargs |= {"owner": str(job.owner), "element": job.element, "repeat": repeat}

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from math import ceil
 from typing import Any
 from uuid import UUID
 
-from django.db import connections
+from django.db import OperationalError, connections
+from django.db.models import QuerySet
 
+from jobexec.conf import get_settings
+from jobexec.handlers.context import current_job
 from jobexec.operations.sql.dialect import dialect
-from jobexec.operations.sql.locks import lock_rows
+from jobexec.operations.sql.errors import is_conflict
+from jobexec.operations.sql.locks import has_skip_locked, lock_rows, waiting_at_most
 
 from ..definition import Trigger
 from ..engine import rows
 from ..engine.tokens import Tokens
+from ..exceptions import InstanceBusy
 from ..models import EventSubscription, Execution, ProcessInstance, Variable
 from ..models.instance import RUNNING
 from . import definitions
@@ -30,10 +36,33 @@ def lock(using: str, roots: Iterable[UUID]) -> list[UUID]:
 
 
 def locked(using: str, root: UUID) -> ProcessInstance | None:
-    """Lock one hierarchy and return the row of its topmost instance; None if it has ended."""
+    """Lock one hierarchy and return the row of its topmost instance; None if it has ended.
+
+    A job waits as long as it takes, since it would otherwise lose what its handler has done. Raises InstanceBusy for
+    any other caller who would wait longer than LOCK_TIMEOUT.
+    """
     rows = ProcessInstance.objects.using(using).filter(pk=root)
-    found = lock_rows(rows).first()
+    found = _locked_in_time(using, root, rows) if current_job() is None else lock_rows(rows).first()
     return found if found is not None and found.state in RUNNING else None
+
+
+def _locked_in_time(using: str, root: UUID, rows: QuerySet[ProcessInstance]) -> ProcessInstance | None:
+    """Limiting the wait takes statements of its own, so first look whether there is one."""
+    timeout = get_settings().processes.lock_timeout
+    if timeout is None:
+        return lock_rows(rows).first()
+    found = lock_rows(rows, skip_locked=True).first() if has_skip_locked(using) else None
+    if found is not None:
+        return found
+    try:
+        with waiting_at_most(using, ceil(timeout.total_seconds())):
+            return lock_rows(rows).first()
+    except OperationalError as error:
+        if not is_conflict(error):
+            raise
+        raise InstanceBusy(
+            f"Another step of the process instance {root} has not ended within {timeout.total_seconds():g} seconds."
+        ) from error
 
 
 def root_of(using: str, instance: UUID) -> UUID | None:

@@ -12,6 +12,7 @@ from ..definition import Event, Expression, InvalidProcess, Node, Problem, Proce
 from ..engine.rows import Timer
 from ..expressions import EvaluationError, parse
 from ..models import EventSubscription, ProcessDefinition
+from .columns import job_definition_id
 from .timers import first
 
 #: Starts an instance at a time.
@@ -63,7 +64,7 @@ def _arm_timer(using: str, row: ProcessDefinition, node: Node, event: Event) -> 
         "handler_configuration": {"args": [], "kwargs": kwargs},
         "process_definition_id": row.pk,
         "process_definition_key": row.key,
-        "job_definition_id": f"{row.key}#{node.id}#timer"[:255],
+        "job_definition_id": job_definition_id(row.key, node.id, "timer"),
         "failed_activity_id": node.id,
         "tenant_id": row.tenant_id,
         "atomic": True,

@@ -6,6 +6,7 @@ All of them are about rows of call hierarchies whose topmost row is locked: no o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -55,12 +56,16 @@ class Statement:
     def insert(
         self, table: Table, rows: Sequence[Columns], unique: Sequence[str] = (), update: Sequence[str] = ()
     ) -> None:
-        """Insert rows, all with the same columns; in those whose ``unique`` columns are there, change ``update``."""
+        """Insert rows, with the defaults of columns that are not given; where ``unique`` is there, change ``update``."""
         if not self._as_one:
             self._bulk_create(table, rows, unique, update)
             return
-        for start in range(0, len(rows), _PAGE):
-            self._insert(table, rows[start : start + _PAGE], unique, update)
+        alike: dict[tuple[str, ...], list[Columns]] = {}
+        for row in rows:
+            alike.setdefault(tuple(row), []).append({**_defaults(table, tuple(row)), **row})
+        for found in alike.values():
+            for start in range(0, len(found), _PAGE):
+                self._insert(table, found[start : start + _PAGE], unique, update)
 
     def _insert(self, table: Table, rows: Sequence[Columns], unique: Sequence[str], update: Sequence[str]) -> None:
         quote = connections[self.using].ops.quote_name
@@ -104,3 +109,9 @@ class Statement:
         with connections[self.using].cursor() as cursor:
             cursor.execute(f"WITH {named} {last}" if parts else last, self._parameters)
         self._parts, self._parameters = [], []
+
+
+@cache
+def _defaults(table: Table, given: tuple[str, ...]) -> dict[str, Any]:
+    """The other columns of a table, none of which has a default of its own for each row."""
+    return {field.name: field.get_default() for field in table._meta.concrete_fields if field.name not in given}

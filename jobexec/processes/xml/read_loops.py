@@ -34,6 +34,7 @@ def _multi_instance(element: Element, reading: Reading) -> Loop:
         item=element.vendor("elementVariable") if zeebe is None else zeebe.get("inputElement"),
         result=None if zeebe is None else _zeebe(zeebe, reading, "outputElement"),
         results=None if zeebe is None else zeebe.get("outputCollection"),
+        first=0 if zeebe is None else 1,
         completion=reading.expression(element, _text(completion), "completion condition"),
         jobs=job_options(element, reading),
     )

@@ -129,6 +129,8 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (Message, "delete_selected", "delete_message", {}),
     (BlockedJob, "publish_message", "publish_message", {}),
     (BlockedJob, "end_wait", "reschedule_job", {}),
+    *((table, "reencrypt", "reencrypt_job", {"plain": "on"}) for table in (Job, TimerJob, DeadLetterJob, BlockedJob)),
+    *((table, "reencrypt", "reencrypt_job", {"plain": "on"}) for table in (SuspendedJob, ExternalWorkerJob)),
     (Resource, "set_limits", "change_resource", {"limit": "7"}),
     (Resource, "hold_open", "change_resource", UNTIL),
     (Resource, "hold_closed", "change_resource", {}),
@@ -150,7 +152,7 @@ def noop(handle: Callable[..., Any]) -> None:
 @pytest.fixture(autouse=True)
 def resources(settings: Any) -> None:
     """What the resource of the test is covered by."""
-    settings.JOBEXEC = {"RESOURCES": {"pay.example": {"limit": 5}}}
+    settings.JOBEXEC = {"RESOURCES": {"pay.example": {"limit": 5}}, "ENCRYPTION_KEYS": {"k1": lambda: b"k" * 32}}
 
 
 def a_row(table: type[Any], action: str = "") -> Any:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from jobexec import clock
 from jobexec.gateways import auth
 from jobexec.models import GatewayClient
-from jobexec.operations.gateway_clients import create_client, rotate_secret
+from jobexec.operations.manage.gateway_clients import create_client, rotate_secret
 from tests.support.audit import audit_log
 
 from ..conftest import Staff, list_url, page_url

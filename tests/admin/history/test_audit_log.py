@@ -8,7 +8,7 @@ import pytest
 from jobexec import clock, operations
 from jobexec.models import AuditLog, DeadLetterJob, Job, OperatorType, Suspension
 from jobexec.operations.audit import acting
-from jobexec.operations.gateway_clients import set_client_enabled
+from jobexec.operations.manage.gateway_clients import set_client_enabled
 from jobexec.operations.schedules.manage import set_enabled
 from jobexec.operations.values.operator import Operator
 from tests.support.audit import audit_log

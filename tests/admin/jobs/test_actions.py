@@ -336,6 +336,15 @@ def test_a_running_job_shows_how_far_it_has_come(admin):
     assert "25 done<br>" in admin.get(list_url(Job)).content.decode()
 
 
+def test_nodes_are_paused_resumed_and_drained(admin):
+    node = data.node()
+    for action, state in (("pause", "paused"), ("resume", "active"), ("drain", "draining")):
+        admin.act(ExecutorNode, action, [node])
+        node.refresh_from_db()
+        assert node.requested_state == state
+    assert [entry.verb for entry in audit_log()] == ["pause_nodes", "resume_nodes", "drain_nodes"]
+
+
 def test_stuck_threads_are_shown(admin):
     data.node(stuck_threads=2)
     assert "2 threads are stuck" in admin.get(list_url(ExecutorNode)).content.decode()

@@ -142,7 +142,7 @@ def test_requeue_the_dead_letters_of_a_definition(admin):
 
 
 def test_a_batch_of_them_knows_who_started_it(admin, monkeypatch):
-    monkeypatch.setattr("jobexec.operations.definitions._FEW", 0)
+    monkeypatch.setattr("jobexec.operations.batches.definitions._FEW", 0)
     pay, _ = a_definition(), data.dead_letter(job_definition_id="tests.pay")
     admin.act(JobDefinition, "set_retries", [pay], retries="4")
     assert Batch.objects.get().create_user == "admin"

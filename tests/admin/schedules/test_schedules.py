@@ -300,11 +300,11 @@ class TestTenants:
         assert Schedule.objects.get().options == {"tenant_id": "acme"}
 
     def test_one_s_own(self, acme):
-        reaching = '{"tenant_id": "acme", "unique": true, "on_conflict": "replace"}'
-        assert (
-            "affect jobs of other tenants: on_conflict, unique" in acme.post(ADD, {**ANSWERS, "options": reaching}).text
-        )
-        own = '{"tenant_id": "acme"}'
+        reaching = '{"tenant_id": "acme", "process_instance_id": "batch:01a20982-59bb-7160-b3e3-d145ea09f6fe"}'
+        answer = acme.post(ADD, {**ANSWERS, "options": reaching}).text
+        assert "affect jobs of other tenants: process_instance_id" in answer
+        # Unique keys and process instances belong to a tenant.
+        own = '{"tenant_id": "acme", "unique": true, "on_conflict": "replace", "process_instance_id": "order-5"}'
         assert acme.post(ADD, {**ANSWERS, "options": own}).status_code == 302
         assert change(acme, Schedule.objects.get(), options=own).status_code == 302
 

@@ -14,7 +14,7 @@ from jobexec import clock, operations
 from jobexec.identifiers import uuid7
 from jobexec.operations.batches.of_jobs import count_added
 from tests.chaos.journal import Journal, now
-from tests.chaos.mixtures import CUSTOMERS, Mixture
+from tests.chaos.mixtures import CUSTOMERS, NEWS, NEWS_KEYS, Mixture
 
 from .operators import Operators
 from .starters import Starters
@@ -36,6 +36,11 @@ def _create_batch(name: str, rows: list[dict[str, Any]]) -> None:
         with jobexec.batch(name=name, on_success=done, on_failure=not_done, tenant_id=tenant, using=_USING) as batch:
             operations.create_jobs(_USING, [{**row, "batch_id": batch.id} for row in rows])
             count_added(_USING, batch.row, len(rows))
+
+
+def _of_tenant(wait: tuple[str, float] | None, tenant: str) -> tuple[str, float] | None:
+    """Messages are for jobs of their tenant."""
+    return wait and (f"{wait[0]} of {tenant}", wait[1])
 
 
 class People:
@@ -77,7 +82,8 @@ class People:
         batch = str(uuid7()) if self._batching.random() < mixture.batched else ""
         told = [
             {key: row[key] for key in ("id", "exclusive", "atomic", "retries", "priority")}
-            | {"now": "due_date" not in row and resource is None, "resource": resource}
+            | {"now": row.keys().isdisjoint({"due_date", "waits_for"}) and resource is None, "resource": resource}
+            | {"waits": _of_tenant(row.pop("waits", None), shared["tenant_id"])}
             | {"kind": kind, "instance": shared["process_instance_id"], "tenant": shared["tenant_id"], "batch": batch}
             for row in rows
             if (kind := row.pop("kind"))
@@ -122,6 +128,7 @@ class People:
     def _what(self, kind: str) -> tuple[str, list[Any], dict[str, Any]]:
         """The handler, its arguments and further columns of a kind of job."""
         chance, lease = self._chance, self._mixture.lease
+        key = f"key {chance.randrange(NEWS_KEYS)}"
         short = round(chance.uniform(0, 0.15), 3)
         long = round(chance.uniform(*self._mixture.slow) * lease, 3)
         makers: dict[str, Callable[[], tuple[str, list[Any], dict[str, Any]]]] = {
@@ -140,10 +147,25 @@ class People:
             "effect-slow": lambda: ("effect", [long, 0], {}),
             "effect-flaky": lambda: ("effect", [short, chance.randint(1, 2)], {}),
             "chain": lambda: ("chain", [short / 2, chance.randint(1, 15)], {}),
+            "herald": lambda: ("herald", [short], {}),
+            "waiter": lambda: ("waiter", [], self._wait(key)),
+            "publisher": lambda: ("publisher", [key, *self._news()], {}),
             "killer": lambda: ("killer", [chance.choice(["exit", "kill"]), 999], {"retries": 1}),
             "killer-once": lambda: ("killer", [chance.choice(["exit", "kill", "between"]), 1], {"retries": 2}),
         }
         return makers[kind]()
+
+    def _wait(self, key: str) -> dict[str, Any]:
+        """The columns of a job that waits for a message."""
+        seconds = self._chance.choice([0.5, 2.0, 6.0])
+        until = clock.now(_USING) + timedelta(seconds=seconds)
+        return {"waits_for": NEWS, "waits_for_key": key, "waits_until": until, "waits": (key, seconds)}
+
+    def _news(self) -> tuple[float | None, str | None, bool]:
+        """How long a message is kept, its id, and whether it is published after all."""
+        chance = self._chance
+        id = f"id {chance.randrange(3)}" if chance.random() < 0.5 else None
+        return chance.choice([None, 1.0, 4.0]), id, chance.random() < 0.9
 
     # Interfering.
 

@@ -17,6 +17,7 @@ from .jobs import (
     retries_add_up,
 )
 from .keys import calls_fail_only_in_conflicts, duplicates_have_a_holder, no_key_has_two_jobs
+from .messages import ids_are_known_while_kept, messages_reach_who_waits
 from .operators import (
     batches_end,
     batches_of_jobs_end,
@@ -81,6 +82,8 @@ ALWAYS: tuple[Rule, ...] = (
     tenants_keep_to_their_limits,
     resources_bear_what_runs,
     rates_are_kept,
+    messages_reach_who_waits,
+    ids_are_known_while_kept,
     each_time_has_one_job,
     runs_know_their_time,
     no_key_has_two_jobs,

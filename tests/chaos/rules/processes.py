@@ -127,7 +127,7 @@ def messages_are_delivered_once(history: History) -> Iterator[Problem]:
             continue
         count = accepted[row["business_key"]]
         if count > 1 or (count and done.get(row["id"], Counter())[element] != 1):
-            yield _problem("messages", history, row, f"took {count} messages at {element}, and did not go on once")
+            yield _problem("correlation", history, row, f"took {count} messages at {element}, and did not go on once")
 
 
 def cancellations_hold(history: History) -> Iterator[Problem]:

@@ -5,7 +5,17 @@ from collections import Counter
 from django.db.models import Q
 
 from jobexec import clock
-from jobexec.models import JOB_TABLES, Batch, BlockedJob, ExclusiveLock, ExecutorNode, HistoryJob, NodeState
+from jobexec.models import (
+    JOB_TABLES,
+    Batch,
+    BlockedJob,
+    ExclusiveLock,
+    ExecutorNode,
+    HistoryJob,
+    JobLog,
+    LogState,
+    NodeState,
+)
 from jobexec.models.batch import JOBS
 from jobexec.operations.rows.tallies import states
 from jobexec.operations.sql.server_time import database_time
@@ -21,6 +31,11 @@ def dead_nodes() -> bool:
     """Whether there are nodes that nobody has recovered yet."""
     now = database_time("default") or clock.now()
     return ExecutorNode.objects.filter(Q(state=NodeState.DEAD) | Q(lease_expiration_time__lt=now)).exists()
+
+
+def successes() -> int:
+    """How many jobs have succeeded so far."""
+    return JobLog.objects.filter(state=LogState.SUCCESSFUL).count()
 
 
 def _held_up() -> list[str]:

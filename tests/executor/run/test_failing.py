@@ -109,6 +109,36 @@ def test_each_failed_run_is_one_line_in_the_log(alias, handle, caplog):
     assert "ValueError: no" in DeadLetterJob.objects.using(alias).get().exception_stack
 
 
+def test_a_storm_of_failures_is_one_line_a_minute(alias, handle, jobexec_clock, caplog):
+    def fail(number):
+        raise (KeyError if number == 99 else ValueError)(number)
+
+    handle(fail, name="tests.fail", retries="R1/PT0S")
+
+    def lines(*numbers):
+        for number in numbers:
+            make_job(alias, handler_type="tests.fail", handler_configuration={"args": [number], "kwargs": {}})
+            run_one(alias)
+        said = [record.getMessage() for record in caplog.records if record.name == "jobexec.execution"]
+        caplog.clear()
+        return [text.partition(": ")[2] for text in said]
+
+    assert lines(*range(10)) == [f"ValueError: {number}" for number in range(10)]
+    assert lines(10, 11, 12) == []
+    assert lines(99) == ["KeyError: 99"], "another group has lines of its own"
+    jobexec_clock.advance(60)
+    assert lines(13, 14) == ["ValueError: 13 (3 more of this group not logged)"]
+    jobexec_clock.advance(60)
+    assert lines(15, 16) == ["ValueError: 15 (1 more of this group not logged)"]
+    jobexec_clock.advance(60)
+    jobexec_clock.advance(60)
+    assert lines(17, 18) == ["ValueError: 17 (1 more of this group not logged)"]
+    jobexec_clock.advance(60)
+    assert lines(19) == ["ValueError: 19 (1 more of this group not logged)"]
+    jobexec_clock.advance(60)
+    assert lines(20, 21) == ["ValueError: 20", "ValueError: 21"], "the storm is over"
+
+
 def test_who_runs_a_job_himself_gets_the_error_and_no_line_in_the_log(alias, handle, caplog):
     def fail():
         raise ValueError("no")

@@ -222,7 +222,8 @@ SESSIONS = {
         "/* a */ SET ROLE pg_monitor": "SELECT current_user",
         "SELECT set_config('statement_timeout', '5s', false)": "SHOW statement_timeout",
         "CREATE TEMPORARY TABLE mine AS SELECT 1 AS nothing": "SELECT count(*) FROM pg_class WHERE relname = 'mine'",
-        "SELECT pg_advisory_lock(17)": "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'",
+        "SELECT pg_advisory_lock(17)": "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database ="
+        " (SELECT oid FROM pg_database WHERE datname = current_database())",
     },
     "mysql": {
         "SET SESSION TRANSACTION READ ONLY": "SELECT @@session.tx_read_only",

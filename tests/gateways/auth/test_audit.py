@@ -8,7 +8,7 @@ from django.test import AsyncClient
 
 from jobexec.gateways import auth
 from jobexec.models import Batch, Incident
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from tests.support.audit import audit_log
 from tests.support.outside import make_external
 

@@ -8,7 +8,7 @@ from django.test import Client
 
 from jobexec.gateways import auth
 from jobexec.models import ExternalWorkerJob
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from tests.support.factories import make_external
 
 pytestmark = pytest.mark.urls("jobexec.gateways.rest.urls")

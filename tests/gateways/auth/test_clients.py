@@ -6,7 +6,7 @@ from jobexec import external_job
 from jobexec.gateways.grpc.gateway import GrpcGateway
 from jobexec.gateways.grpc.options import Options
 from jobexec.models import ExternalWorkerJob, GatewayClient
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from tests.gateways import clients, servers
 
 pytestmark = [

@@ -15,7 +15,7 @@ from jobexec.exceptions import InvalidClient
 from jobexec.gateways import auth
 from jobexec.gateways.auth import credential_cache, tokens
 from jobexec.models import GatewayClient
-from jobexec.operations.gateway_clients import create_client, retire_secret, rotate_secret, set_client_enabled
+from jobexec.operations.manage.gateway_clients import create_client, retire_secret, rotate_secret, set_client_enabled
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,11 @@ from django.urls import URLPattern, get_resolver
 from jobexec import clock
 from jobexec.gateways import auth, worker_registry
 from jobexec.models import ExternalWorker, ExternalWorkerJob
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from tests.support.factories import make_external
 
 URLS = "jobexec.gateways.rest.urls"
-METHODS = ("get", "post", "put", "patch")
+METHODS = ("get", "post", "put", "patch", "delete")
 #: Which say nothing but that the gateway is well, or give tokens for secrets.
 OPEN = {"/actuator/health", "/oauth/token"}
 

@@ -17,7 +17,7 @@ from jobexec import external_job
 from jobexec.gateways import long_polling
 from jobexec.gateways.auth import credential_cache
 from jobexec.models import ExternalWorkerJob
-from jobexec.operations.gateway_clients import create_client, rotate_secret, set_client_enabled
+from jobexec.operations.manage.gateway_clients import create_client, rotate_secret, set_client_enabled
 from tests.support.waiting import TIMEOUT, until
 
 pytestmark = pytest.mark.transactional

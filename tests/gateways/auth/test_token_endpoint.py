@@ -12,7 +12,7 @@ from django.urls import include, path
 from jobexec.clock import FrozenClock
 from jobexec.gateways import auth
 from jobexec.gateways.auth import credential_cache
-from jobexec.operations.gateway_clients import create_client, set_client_enabled
+from jobexec.operations.manage.gateway_clients import create_client, set_client_enabled
 
 urlpatterns = [path("oauth/", include("jobexec.gateways.auth.urls"))]
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]

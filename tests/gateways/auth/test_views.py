@@ -20,7 +20,7 @@ from jobexec.clock import FrozenClock
 from jobexec.gateways import auth
 from jobexec.gateways.auth import credential_cache, limits, rejected_log, tokens, users, verify, views
 from jobexec.gateways.auth.limits import Buckets, buckets
-from jobexec.operations.gateway_clients import change_client, create_client
+from jobexec.operations.manage.gateway_clients import change_client, create_client
 from tests.support.threads import together
 from tests.support.waiting import passed
 

@@ -7,7 +7,7 @@ import pytest
 
 from jobexec import external_job, job
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, IncidentState, Job
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from tests.gateways import clients, servers
 from tests.gateways.talkers import talking
 from tests.support.waiting import until

@@ -9,7 +9,7 @@ from jobexec.clock import FrozenClock
 from jobexec.gateways.rest.camunda7 import retries
 from jobexec.models import Batch, BatchState, DeadLetterJob, ExternalWorkerJob, Incident
 from jobexec.operations import suspend
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from jobexec.testing import ManualExecutor
 from tests.gateways.engine_rest import URLS, EngineRest, error
 from tests.support.factories import make_external

@@ -9,7 +9,7 @@ from jobexec import job
 from jobexec.clock import FrozenClock
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, Job
 from jobexec.operations import suspend
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from tests.gateways.engine_rest import URLS, EngineRest, error
 from tests.support.factories import make_external
 

@@ -7,7 +7,7 @@ import pytest
 from jobexec import clock, external_job
 from jobexec.gateways.rest.camunda8.activation import wait_of
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from tests.gateways.v2 import V2
 
 pytestmark = pytest.mark.smoke

@@ -6,7 +6,7 @@ import pytest
 
 from jobexec import clock, current_job
 from jobexec.models import Message
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from jobexec.testing import ManualExecutor
 from tests.gateways.v2 import V2
 from tests.support.factories import make_job

@@ -7,7 +7,7 @@ from django.db import connections
 
 from jobexec import external_job
 from jobexec.gateways import long_polling
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from tests.gateways.v2 import V2
 from tests.support.waiting import TIMEOUT, until
 

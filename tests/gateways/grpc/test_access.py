@@ -17,7 +17,7 @@ from jobexec.gateways.auth import credential_cache, tokens
 from jobexec.gateways.grpc import stream_dispatch
 from jobexec.gateways.long_polling import watch
 from jobexec.models import GatewayClient
-from jobexec.operations.gateway_clients import create_client, set_client_enabled
+from jobexec.operations.manage.gateway_clients import create_client, set_client_enabled
 from tests.support.audit import audit_log
 from tests.support.waiting import until
 

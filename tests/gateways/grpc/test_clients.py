@@ -15,7 +15,7 @@ from jobexec.gateways.grpc.options import Options
 from jobexec.gateways.long_polling import watch
 from jobexec.handlers import registry
 from jobexec.models import Job, Message
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from jobexec.runtime import database_threads
 from tests.gateways import clients
 from tests.gateways.grpc.real import LANGUAGES, SCRIPTS, workers

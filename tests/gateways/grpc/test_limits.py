@@ -12,7 +12,7 @@ from jobexec.exceptions import Unauthenticated
 from jobexec.gateways import auth
 from jobexec.gateways.auth import address_of, credential_cache
 from jobexec.gateways.grpc import call_context, gateway_pb2, open_services
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from tests.support.waiting import until
 
 from .bed import Streamed

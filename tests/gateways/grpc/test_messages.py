@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from jobexec.models import Message
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from jobexec.operations.messages import publish
 from tests.support.factories import make_job
 

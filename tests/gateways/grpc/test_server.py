@@ -9,7 +9,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from jobexec.gateways.grpc import gateway_pb2 as pb
 from jobexec.gateways.grpc.options import Options
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from tests.support import grpc_code
 
 Code = grpc.StatusCode

@@ -9,7 +9,7 @@ from jobexec.gateways import auth, long_polling, worker_registry
 from jobexec.gateways.auth import credential_cache
 from jobexec.gateways.grpc import stream_dispatch, streams
 from jobexec.models import GatewayClient
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from tests.gateways.grpc.bed import Streamed
 from tests.support.waiting import until
 

@@ -16,7 +16,7 @@ from jobexec.gateways.actuator import answers, serve_metrics
 from jobexec.gateways.actuator.collector import GatewayCollector
 from jobexec.gateways.worker_registry.workers import Registry
 from jobexec.gateways.worker_registry.writing import Writing, gateway_name
-from jobexec.operations.gateway_clients import create_client
+from jobexec.operations.manage.gateway_clients import create_client
 from tests.support.waiting import TIMEOUT
 
 urlpatterns = [path("actuator/", include("jobexec.gateways.actuator.urls"))]

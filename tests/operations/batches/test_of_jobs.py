@@ -1,5 +1,6 @@
 """Batches of a project's own jobs: children are counted however they end, the end is seen, calls are made once."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -784,4 +785,51 @@ class TestControl:
         run()
         assert len(retry_batch(batch.id, using=alias).changed) == 1
         cancel_batch(batch.id, using=alias)
+        assert batch.state == "cancelled"
+
+
+class TestAsyncCallers:
+    def test_all_of_it(self, alias, work, calls, run):
+        async def fill():
+            async with await jobexec.abatch(on_success=calls.notify.s("success"), using=alias) as batch:
+                assert type(await batch.aadd(work.s(1))) is Job
+                assert await batch.aadd_many(work.s(number) for number in (2, 3)) == 2
+                assert await batch.aadd_external("print", [{}, {}]) == 2
+            again = await jobexec.aget_batch(batch.id, using=alias)
+            assert again == batch
+            assert (await again.astate(), (await again.aprogress()).total) == ("running", 5)
+            await again.aseal()
+            return again
+
+        batch = asyncio.run(fill())
+        for each in fetch(alias, "print"):
+            complete_external_job(alias, each.key)
+        run()
+        assert (batch.state, calls.made()) == ("completed", ["success"])
+
+    def test_a_block_that_raises_cancels_it(self, alias, work):
+        found = []
+
+        async def fill():
+            async with await jobexec.abatch(using=alias) as batch:
+                found.append(batch)
+                await batch.aadd(work.s(1))
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            asyncio.run(fill())
+        assert found[0].state == "cancelled"
+
+    def test_retry_and_cancel(self, alias, work, begin, run):
+        with begin() as batch:
+            batch.add(work.s(1, fails=True))
+        run()
+        assert batch.state == "failed"
+
+        async def again():
+            result = await batch.aretry_failed()
+            await batch.acancel()
+            return result
+
+        assert asyncio.run(again()).changed
         assert batch.state == "cancelled"

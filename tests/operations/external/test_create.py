@@ -218,6 +218,7 @@ def test_the_log_knows_of_it(alias, settings):
         ({"deployment": "shop"}, "deployment: expected a text of the form 'name:version'"),
         ({"deployment": ""}, "deployment: expected"),
         ({"colour": "red"}, "Unknown option 'colour'"),
+        ({"database": "other"}, "Unknown option 'database'. Did you mean 'using'"),
     ],
 )
 def test_what_is_wrong_is_named(options, text, alias, ship):

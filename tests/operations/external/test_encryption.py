@@ -7,11 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from jobexec import clock, encryption
+from jobexec import clock, encryption, get_result
 from jobexec.exceptions import InvalidJob
-from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, Job, JobLog
-from jobexec.operations import requeue
+from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, Job, JobLog, Resource, TaskResult, TimerJob
+from jobexec.operations import activate, reencrypt, requeue, suspend
 from jobexec.operations.external import complete_external_job, fail_external_job, throw_external_error
+from jobexec.operations.resources import calls
+from jobexec.operations.resources.promote import blocked_resources, promote
 from tests.support.executor import run_one
 from tests.support.outside import fetch, held_by_worker, make_external
 
@@ -27,7 +29,8 @@ def keys(settings, alias):
         settings.JOBEXEC = {"ENGINES": {alias: {}}, "ENCRYPTION_KEYS": keys}
 
     change(k1=KEY)
-    return change
+    yield change
+    calls._of_workers.clear()
 
 
 def rows_of(*tables, alias):
@@ -35,7 +38,8 @@ def rows_of(*tables, alias):
 
 
 def nowhere(alias):
-    return SECRET not in rows_of(ExternalWorkerJob, Job, DeadLetterJob, JobLog, Incident, alias=alias)
+    tables = (ExternalWorkerJob, Job, TimerJob, DeadLetterJob, JobLog, Incident, TaskResult, Resource)
+    return SECRET not in rows_of(*tables, alias=alias)
 
 
 def make(alias, **options):
@@ -108,6 +112,22 @@ def test_a_callback_may_be_encrypted_alone(alias, handle):
     assert seen == [{"paid": SECRET}]
 
 
+@pytest.mark.parametrize("which", ["on_complete", "on_error"])
+def test_fixed_arguments_of_an_encrypted_callback_are_encrypted(alias, handle, which):
+    callback = handle(lambda order, **given: None, name="tests.after", encrypted=True)
+    with pytest.raises(InvalidJob, match=r"the fixed arguments of tests\.after would be stored as they are"):
+        make_external(alias, encrypted=False, **{which: (callback, {"order": SECRET})})
+    make_external(alias, **{which: (callback, {"order": SECRET})})
+    assert nowhere(alias)
+    (found,) = fetch(alias)
+    if which == "on_complete":
+        complete_external_job(alias, found.key)
+    else:
+        throw_external_error(alias, found.key, code="E1")
+    assert Job.objects.using(alias).get().handler_type == "tests.after"
+    assert nowhere(alias)
+
+
 @pytest.mark.parametrize("retries", [0, 2])
 def test_no_text_of_a_failure_is_recorded_and_new_variables_are_encrypted(alias, retries):
     job = held_by_worker(alias, variables={"card": SECRET}, encrypted=True)
@@ -160,3 +180,51 @@ def test_a_later_release_is_waited_for(alias):
     row = rows.get(pk=job.pk)
     assert timedelta(seconds=25) < row.available_at - clock.now(alias) < timedelta(seconds=31)
     assert (row.retries, row.attempts, row.lost_runs, row.lock_owner) == (3, 0, 0, None)
+
+
+@pytest.mark.parametrize("instance", ["", "order-17"])
+def test_a_kept_result_is_encrypted_and_kept_as_long_as_the_job_says(alias, frozen, instance):
+    job = held_by_worker(
+        alias, variables={"card": SECRET}, encrypted=True, keep_result="PT1H", process_instance_id=instance
+    )
+    complete_external_job(alias, job.job_key, {"receipt": SECRET})
+    assert nowhere(alias)
+    row = TaskResult.objects.using(alias).get()
+    assert encryption.key_of(row.return_value) == "k1"
+    assert row.expires_at == row.end_time + timedelta(hours=1)
+    assert get_result(job.pk, using=alias).return_value == {"receipt": SECRET}
+
+
+def test_a_kept_result_that_looks_like_an_envelope_is_read_as_it_was_sent(alias):
+    sent = {"encrypted": {"version": 1, "key": "none", "data": ""}}
+    job = held_by_worker(alias, keep_result=True)
+    complete_external_job(alias, job.job_key, sent)
+    assert get_result(job.pk, using=alias).return_value == sent
+
+
+def test_a_thrown_error_opens_a_breaker_without_its_text(alias, settings, caplog):
+    breaker = {"minimum_calls": 1, "window": 1, "failure_rate": 100}
+    settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": {"pay.example": {"breaker": breaker}}}
+    make(alias, resource="pay.example")
+    promote(alias, blocked_resources(alias), 1)
+    (held,) = fetch(alias)
+    throw_external_error(alias, held.key, code="E1", message=f"no {SECRET}")
+    assert "E1" in Resource.objects.using(alias).get().reason
+    assert nowhere(alias)
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_encrypted_again_while_it_is_suspended_a_job_still_needs_a_lease(alias, keys, encrypted):
+    make_external(alias, variables={"card": SECRET}, encrypted=encrypted)
+    (held,) = fetch(alias, with_lease=True)
+    suspend(held.id, using=alias)
+    fail_external_job(alias, held.key, retries=1, lease=held.lease_token)
+    keys(k2=KEY, k1=KEY)
+    assert reencrypt(held.id, True, using=alias)
+    activate(held.id, using=alias)
+    row = ExternalWorkerJob.objects.using(alias).get()
+    assert encryption.key_of(row.handler_configuration) == "k2"
+    assert row.lease_token == held.lease_token
+    assert not fetch(alias), "a worker without a lease"
+    assert fetch(alias, with_lease=True)[0].variables == {"card": SECRET}

@@ -8,7 +8,7 @@ import pytest
 
 from jobexec import encryption
 from jobexec.exceptions import InvalidJob
-from jobexec.models import AuditLog, Job, OperatorType, SuspendedJob, TaskResult
+from jobexec.models import AuditLog, Batch, Job, OperatorType, SuspendedJob, TaskResult
 from jobexec.operations import Operator, acting, move_to_dead_letter, reencrypt, start_batch, suspend
 from jobexec.operations.manage.reencrypt import reencrypt_results
 from jobexec.operations.manage.reveal import reveal
@@ -96,6 +96,14 @@ def test_without_a_key_it_is_refused(alias, charge, keys):
     keys()
     with pytest.raises(InvalidJob, match="ENCRYPTION_KEYS"):
         reencrypt(row, using=alias)
+
+
+def test_no_batch_begins_without_a_key(alias, charge, keys):
+    charge.enqueue(SECRET)
+    keys()
+    with pytest.raises(InvalidJob, match="ENCRYPTION_KEYS"):
+        start_batch("reencrypt", Job.objects.using(alias).all())
+    assert not Batch.objects.using(alias).exists()
 
 
 def test_a_batch_does_it(alias, charge, keys, frozen):

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.db import connections
 
 from jobexec import clock, operations
 from jobexec.conf import get_settings
@@ -17,7 +18,9 @@ from jobexec.operations.reports.pending import pending
 from jobexec.operations.reports.resources import resource_status, totals
 from jobexec.operations.values.acquired_job import ServedJobs
 from jobexec.operations.why.explain import why
+from tests.support.batches import run_to_the_end
 from tests.support.factories import make_job, reload, table_of
+from tests.support.jobs_command import jobs
 
 pytestmark = pytest.mark.every_database
 HOUR = timedelta(hours=1)
@@ -65,6 +68,33 @@ def test_an_operator_ends_a_wait(alias):
     deliver(alias, 10)
     assert table_of(alias, held) is Job
     assert reload(alias, row).message is None
+
+
+def test_many_waits_end_in_few_statements(alias, django_assert_max_num_queries):
+    rows, other = [waiting(alias) for _ in range(20)], make_job(alias)
+    blocked = BlockedJob.objects.using(alias).all()
+    with django_assert_max_num_queries(8, connection=connections[alias]):
+        assert len(end_wait(blocked, using=alias).changed) == 20
+    assert deliver(alias, 100).ended == 20
+    assert {table_of(alias, row) for row in [*rows, other]} == {Job}
+
+
+def test_a_batch_ends_waits(alias, frozen):
+    rows = [waiting(alias) for _ in range(3)]
+    batch = run_to_the_end(alias, frozen, operations.start_batch("end_wait", BlockedJob.objects.using(alias).all()))
+    assert (batch.changed, batch.skipped) == (3, 0)
+    assert deliver(alias, 100).ended == 3
+    assert {table_of(alias, row) for row in rows} == {Job}
+
+
+def test_the_command_ends_waits(alias):
+    row, other = waiting(alias), make_job(alias, waits_for="approved", waits_for_key="5")
+    code, text = jobs(
+        "end-wait", "--all-matching", "--waits-for", "approved", "--waits-for-key", "4711", "--yes", alias=alias
+    )
+    assert (code, text) == (0, "The wait of 1 job has ended.\n")
+    assert deliver(alias, 100).ended == 1
+    assert (table_of(alias, row), table_of(alias, other)) == (Job, BlockedJob)
 
 
 def test_what_operators_do_is_audited(alias):

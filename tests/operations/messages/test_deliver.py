@@ -9,6 +9,7 @@ from jobexec.models import BlockedJob, DeadLetterJob, Job, Message, SuspendedJob
 from jobexec.operations import (
     activate,
     cancel,
+    clean_up_history,
     move_to_dead_letter,
     publish_message,
     requeue,
@@ -270,3 +271,42 @@ def test_a_waiting_job_is_cancelled(alias):
     assert set(cancel([row.pk, held.pk], using=alias).changed) == {row.pk, held.pk}
     publish(alias)
     assert rounds(alias) == (0, 0)
+
+
+def test_no_wait_ends_before_its_message_is_delivered(alias, frozen, form):
+    """Several messages are due at once, as after an outage: the one of the job is not the first."""
+    row = waiting(alias, waits_until=clock.now(alias) + HOUR)
+    assert rounds(alias) == (0, 0)
+    publish(alias, key="other")
+    publish(alias, payload="in time")
+    frozen.tick(HOUR)
+    assert rounds(alias) == (1, 0)
+    assert message_of(reload(alias, row)).payload == "in time"
+    assert not Message.objects.using(alias).exists()
+
+
+def test_a_message_that_was_kept_when_a_job_began_to_wait_is_its_message(alias, frozen, form):
+    """However late the executors look: after an outage, say."""
+    publish(alias, ttl="PT1H", payload="kept")
+    assert rounds(alias) == (0, 0)
+    row = waiting(alias)
+    frozen.tick(HOUR)
+    late = waiting(alias)
+    clean_up_history(alias)
+    assert rounds(alias) == (1, 0)
+    assert message_of(reload(alias, row)).payload == "kept"
+    assert table_of(alias, late) is BlockedJob
+    frozen.tick(timedelta(seconds=1))
+    clean_up_history(alias)
+    assert not Message.objects.using(alias).exists()
+
+
+def test_a_job_that_waits_again_gets_no_message_that_was_over_before(alias, frozen):
+    row = waiting(alias)
+    move_to_dead_letter(row, using=alias)
+    publish(alias, ttl="PT1H")
+    assert rounds(alias) == (0, 0)
+    frozen.tick(HOUR)
+    assert requeue(row, using=alias)
+    assert rounds(alias) == (0, 0)
+    assert table_of(alias, row) is BlockedJob

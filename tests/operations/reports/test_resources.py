@@ -110,3 +110,17 @@ def test_open_breakers(alias, frozen):
     assert open_breakers(alias, 1) == ["customer:2"]
     frozen.tick(3600)
     assert open_breakers(alias) == ["customer:2"]
+
+
+def test_of_many_resources_fewer_jobs_are_counted(alias, configure, monkeypatch):
+    configure(RESOURCES={"customer:*": {"limit": 2}})
+    for number in range(6):
+        rows(alias, BlockedJob, f"customer:{number}", 1 + number)
+    monkeypatch.setattr(resources, "TOGETHER", 18)
+    monkeypatch.setattr(resources, "FEWEST", 1)
+    names = [f"customer:{number}" for number in range(6)]
+    found = [(int(each.waiting), each.waiting.capped) for each in resource_status(alias, names)]
+    assert found == [(1, False), (2, False), (3, False), (3, True), (3, True), (3, True)]
+    assert [int(each.waiting) for each in resource_status(alias, names[-1:])] == [6]
+    # Only of those that are shown more is counted.
+    assert [int(each.waiting) for each in resources.troubled(alias, 3)] == [6, 5, 4]

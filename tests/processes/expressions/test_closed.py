@@ -217,7 +217,21 @@ def test_large_variables_are_no_attack():
     assert parse("${orders[5].amount}", "juel").evaluate({"orders": orders}) == 5
 
 
-OPENERS = {"eval", "exec", "compile", "__import__", "globals", "locals", "vars", "setattr", "delattr", "open", "input"}
+OPENERS = {
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "import_module",
+    "import_string",
+    "globals",
+    "locals",
+    "vars",
+    "setattr",
+    "delattr",
+    "open",
+    "input",
+}
 MODULES = {"importlib", "pickle", "marshal", "ctypes", "subprocess", "os", "sys", "builtins", "shelve", "code", "runpy"}
 
 

@@ -29,12 +29,15 @@ import pytest
 from jobexec.processes.engine.exceptions import StepError
 from jobexec.processes.engine.inputs import (
     Cancelled,
+    Change,
+    Command,
     Completed,
     Continue,
     ErrorThrown,
     EscalationThrown,
     JobDone,
     JobFailed,
+    Modified,
     Retried,
     Triggered,
 )
@@ -190,6 +193,19 @@ class Play:
     def do_cancel(self, text: str) -> str | None:
         return self.step(Cancelled(self.root, text))
 
+    def do_modify(self, text: str) -> str | None:
+        """``cancel:a before:b after:c``, and variables for what is started; ``of:a`` the instance that a called."""
+        words, variables = arguments_of(text)
+        root = self.root
+        if words[0].startswith("of:"):
+            root = self.token(words.pop(0)[3:]).called
+        return self.step(Modified(root, commands_of(words, variables), "by hand"))
+
+    def do_begin(self, text: str) -> None:
+        """A new instance that starts where it is told to."""
+        words, variables = arguments_of(text)
+        self.root = self.world.start(self.key, None, commands_of(words, {}), **variables)
+
     def do_set(self, text: str) -> None:
         """A variable of the instance changes, from outside."""
         _, variables = arguments_of(text)
@@ -302,6 +318,14 @@ class Play:
         if token.called is not None:
             text += f"[{self.picture_of(self.world.instances[token.called])}]"
         return text
+
+
+def commands_of(words: list[str], variables: dict[str, Any]) -> tuple[Command, ...]:
+    found = []
+    for word in words:
+        change, _, element = word.partition(":")
+        found.append(Command(Change(change), element, {} if change == "cancel" else variables))
+    return tuple(found)
 
 
 def arguments_of(text: str) -> tuple[list[str], dict[str, Any]]:

@@ -16,7 +16,7 @@ from jobexec.processes.definition import Process
 from jobexec.processes.engine.environment import Called, HandlerCall, Notice
 from jobexec.processes.engine.events import AWAITED, starts_by_event
 from jobexec.processes.engine.exceptions import BpmnError
-from jobexec.processes.engine.inputs import Input, Start
+from jobexec.processes.engine.inputs import Command, Input, Start
 from jobexec.processes.engine.rows import (
     AT_JOBS,
     ActivityInstance,
@@ -106,9 +106,11 @@ class World:
 
     # Steps
 
-    def start(self, key: str = "process", element: str | None = None, **variables: Any) -> UUID:
+    def start(
+        self, key: str = "process", element: str | None = None, commands: tuple[Command, ...] = (), **variables: Any
+    ) -> UUID:
         id = self.new_id()
-        self.do(Start(id, key, element=element, business_key="4711", variables=variables), None)
+        self.do(Start(id, key, element=element, business_key="4711", variables=variables, commands=commands), None)
         return id
 
     def do(self, event: Input, root: UUID | None, job: UUID | None = None) -> Changes:

@@ -107,6 +107,7 @@ def test_loop_of_zeebe():
         result=feel("=item * 2"),
         results="results",
         completion=feel("=count(results) > 2"),
+        first=1,
     )
 
 

@@ -17,10 +17,6 @@ PACKAGE = Path(jobexec.__file__).parent
 #: ``jobexec.chain`` (a public name or a module), ``jobexec.models.Job`` (a model), ``JOBEXEC.ENGINES`` (a setting) and
 #: ``@job(unique)`` (an option); ``*`` matches any text.
 WAITED_FOR = {
-    "definitions of activities": (
-        "jobexec.processes.*job_definitions",
-        "jobexec.processes.*activity_definitions",
-    ),
     "archive": (
         "JOBEXEC.*ARCHIVE*",
         "jobexec.*archive*",

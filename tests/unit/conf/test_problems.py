@@ -67,6 +67,11 @@ BAD: dict[str, list[Any]] = {
         *({"a": {"breaker": value}} for value in ({"failure_rate": 101}, {"window": 5, "minimum_calls": 6}, {"x": 1})),
         *({"a": {"rate": "5/PT1M", "burst": 6}}, {"a": {"rate": "9999999/PT1S", "burst": 1}}),
     ],
+    "PROCESSES": [
+        *([], None, {"max_value_size": 5000}, {1: 2}, {"MAX_VALUE_SIZE": 0}, {"MAX_VARIABLES_SIZE": "5"}),
+        *({"MAX_VALUE_SIZE": 5000, "MAX_VARIABLES_SIZE": 4000}, {"LOCK_TIMEOUT": 0}, {"SENSITIVE": "iban"}),
+        *({"HISTORY_TIME_TO_LIVE": -1}, {"AUTO_DEPLOY": 1}),
+    ],
     "SENSITIVE_ARGUMENTS": ["password", None, [""], ["a", "a"], [1], {"a"}],
     "ADMIN_TENANTS": ["", "tenants_of", "shop..tenants", "shop.the tenants", 5, print],
 }
@@ -91,6 +96,12 @@ def test_a_bad_value_names_the_setting_and_what_was_got(key, bad):
         ({"XYZZY": 5}, "JOBEXEC['XYZZY'] is not a setting of jobexec."),
         ({7: 5}, "JOBEXEC[7] is not a setting of jobexec."),
         ({"SOURCE": {}}, "JOBEXEC['SOURCE'] is not a setting of jobexec. Did you mean 'RESOURCES'?"),
+        (
+            {"PROCESSES": {"SENSITIVES": []}},
+            "JOBEXEC['PROCESSES'] must be a dict with keys out of 'MAX_VALUE_SIZE', 'MAX_VARIABLES_SIZE', "
+            "'LOCK_TIMEOUT', 'SENSITIVE', 'HISTORY_TIME_TO_LIVE', 'AUTO_DEPLOY', without 'SENSITIVES' (did you mean "
+            "'SENSITIVE'?); got {'SENSITIVES': []}.",
+        ),
         (
             {"ENGINES": {"default": {"MAX_WAITS": 5}}},
             "JOBEXEC['ENGINES']['default']['MAX_WAITS'] is not a setting of jobexec. Did you mean 'MAX_WAIT'?",

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group
+from django.utils.translation import gettext_lazy
 
 from jobexec import job
 from jobexec.clock import FrozenClock
@@ -87,6 +88,7 @@ def test_using_changes_only_the_calls_through_it(alias, strict):
     ("options", "due"),
     [
         ({"delay": 60}, NOW + dt.timedelta(seconds=60)),
+        ({"delay": "PT5M"}, NOW + dt.timedelta(minutes=5)),
         ({"delay": 0.5}, NOW + dt.timedelta(seconds=0.5)),
         ({"delay": dt.timedelta(hours=1)}, NOW + dt.timedelta(hours=1)),
         ({"run_after": dt.timedelta(hours=1)}, NOW + dt.timedelta(hours=1)),
@@ -109,6 +111,9 @@ def test_delay_and_run_after_replace_each_other(alias, add):
     [
         ({"prioritty": 1}, "Unknown option 'prioritty'. Did you mean 'priority'?"),
         ({"zzz": 1}, "Unknown option 'zzz'."),
+        ({"countdown": 1}, "Unknown option 'countdown'. Did you mean 'delay'?"),
+        ({"queue": "mail"}, "Unknown option 'queue'. Did you mean 'category'?"),
+        ({"using": "other"}, "Unknown option 'using'. Did you mean 'database'?"),
         ({"priority": "high"}, "priority: expected a whole number, got 'high'"),
         ({"priority": True}, "priority: expected a whole number, got True"),
         ({"exclusive": 1}, "exclusive: expected True or False, got 1"),
@@ -116,9 +121,10 @@ def test_delay_and_run_after_replace_each_other(alias, add):
         ({"run_after": dt.datetime(2026, 1, 1)}, "run_after: expected a datetime with a time zone, got the naive"),
         ({"run_after": 5}, "run_after: expected an aware datetime or a timedelta, got 5"),
         ({"run_after": dt.date(2026, 1, 1)}, "run_after: expected an aware datetime"),
-        ({"delay": -1}, "delay: expected a timedelta or seconds, at least 0, got -1"),
-        ({"delay": dt.timedelta(-1)}, "delay: expected a timedelta or seconds, at least 0"),
+        ({"delay": -1}, "delay: expected a timedelta, a number of seconds"),
+        ({"delay": dt.timedelta(-1)}, "delay: expected a timedelta, a number of seconds"),
         ({"delay": "1"}, "delay: expected"),
+        ({"delay": "P1M"}, "delay: expected .* without months and years"),
         ({"delay": float("nan")}, "delay: expected"),
         ({"delay": float("inf")}, "delay: expected"),
         ({"timeout": 1e300}, "timeout: expected"),
@@ -173,6 +179,8 @@ def test_unknown_categories_and_absurd_times_are_refused(alias, add):
         (["a\x00b"], {}, "argument 'number': the character U.0000 cannot be stored"),
         ([{"\x00": 1}], {}, "argument 'number': the character U.0000 cannot be stored"),
         (["half a pair \ud83d"], {}, "argument 'number': expected text that is valid Unicode"),
+        ([1], {"text": gettext_lazy("Monday")}, "argument 'text': expected JSON, got 'Monday' .it is a lazy text"),
+        (["x" * 2**20], {}, "at most 1,048,576 bytes of JSON .setting ARGUMENTS_MAX_SIZE., got 1,048,604"),
         ([10**5000], {}, "argument 'number': expected JSON"),
     ],
 )

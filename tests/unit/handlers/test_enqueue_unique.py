@@ -37,7 +37,10 @@ def isolated():
             {"unique": True, "on_conflict": ["raise"]},
             "on_conflict: expected one of return, ignore, replace, raise, got",
         ),
-        ({"unique": True, "unique_for": -1}, "unique_for: expected a timedelta or seconds, at least 0, got -1"),
+        (
+            {"unique": True, "unique_for": -1},
+            "unique_for: expected a timedelta, a number of seconds",
+        ),
         ({"unique_while": "active"}, "unique_while: only valid with the option unique, which is not given"),
         ({"unique_for": 5}, "unique_for: only valid with the option unique"),
         ({"on_conflict": "raise"}, "on_conflict: only valid with the option unique"),

@@ -1,5 +1,6 @@
 """`@job`: names, aliases, the registry, what is called and how."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -43,6 +44,9 @@ class Holder:
     def method():
         return "method"
 
+    def of_object(self):
+        pass
+
 
 def configuration(*args, **kwargs):
     return json.dumps({"args": args, "kwargs": kwargs})
@@ -58,6 +62,21 @@ def test_with_and_without_parentheses():
 
 def test_the_name_is_that_of_the_function_in_its_module():
     assert job(Holder.method).name == f"{__name__}.Holder.method"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("R5/PT5M", "expected a function, got 'R5/PT5M'; options have names"),
+        (Holder().of_object, "Holder.of_object is a method, whose object another process may not have"),
+        (Holder.of_object, "Holder.of_object is a method"),
+        (functools.partial(add, 1), "has no name; give it one"),
+    ],
+)
+def test_what_is_no_function_of_a_module(given, message):
+    with pytest.raises(InvalidJob, match=message):
+        job(given)
+    assert not callable(given) or job(name="tests.named")(given).name == "tests.named"
 
 
 def test_a_function_inside_another_needs_a_name():

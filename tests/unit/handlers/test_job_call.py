@@ -140,7 +140,7 @@ class TestBatchArguments:
             ({"on_success": 5}, r"on_success: expected a call such as charge.s\(5\), got 5"),
             ({"when": [1]}, "when: expected a mapping"),
             ({"when": {"failed > 1": print}}, "when: 'failed > 1': expected a call"),
-            ({"deadline": "soon"}, "deadline: expected a timedelta or seconds"),
+            ({"deadline": "soon"}, "deadline: expected a timedelta, a number of seconds"),
             ({"deadline": datetime(2026, 1, 1)}, "deadline: expected a datetime with a time zone"),
             ({"name": "x" * 256}, "name: expected a text of at most 255 characters"),
             ({"grows": 1}, "grows: expected True or False"),

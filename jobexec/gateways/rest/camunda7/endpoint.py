@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from jobexec.exceptions import InvalidJob, JobNotFound, JobStateError, NotAllowed
-from jobexec.gateways import long_polling
+from jobexec.gateways import added, long_polling
 from jobexec.gateways.auth import REQUESTS, Allowance, not_logged, protected
 from jobexec.gateways.rest.common import AsyncView, in_database, log_error, own_transactions
 from jobexec.gateways.rest.unstorable import EXPECTED, UNSTORABLE
@@ -23,19 +23,23 @@ View: TypeAlias = Callable[..., HttpResponse]
 ENGINE = "engine"
 
 
-def endpoint(*methods: str, permission: str = "work", counts: Allowance = REQUESTS) -> Callable[[View], AsyncView]:
+def endpoint(
+    *methods: str, permission: str = "work", counts: Allowance = REQUESTS, form_limit: int = 0
+) -> Callable[[View], AsyncView]:
     """Turn a function that uses the database into a view for these methods.
 
     It may raise EngineError, and the errors of the verbs on a single job.
     """
 
     def decorate(function: View) -> AsyncView:
-        return guarded(*methods, permission=permission, counts=counts)(in_database(function))
+        return guarded(*methods, permission=permission, counts=counts, form_limit=form_limit)(in_database(function))
 
     return decorate
 
 
-def guarded(*methods: str, permission: str = "work", counts: Allowance = REQUESTS) -> Callable[[AsyncView], AsyncView]:
+def guarded(
+    *methods: str, permission: str = "work", counts: Allowance = REQUESTS, form_limit: int = 0
+) -> Callable[[AsyncView], AsyncView]:
     """The same for a coroutine, which must not use the database itself."""
 
     def decorate(view: AsyncView) -> AsyncView:
@@ -55,8 +59,10 @@ def guarded(*methods: str, permission: str = "work", counts: Allowance = REQUEST
             except Exception:
                 return unexpected(request)
 
-        guarded: AsyncView = protected(permission, problem=problem, counts=counts)(own_transactions(wrapped))
+        guarded: AsyncView = protect(own_transactions(wrapped))
         return guarded
+
+    protect = protected(permission, problem=problem, counts=counts, form_limit=form_limit)
 
     return decorate
 
@@ -83,6 +89,21 @@ def said(id: str = "") -> Iterator[None]:
         raise invalid(str(error)) from error
     except JobStateError as error:
         raise refused(str(error)) from error
+    except EngineError:
+        raise
+    except Exception as error:
+        if (code := added.code_of(error)) is None:
+            raise
+        status, type = _ADDED.get(code, (500, "ProcessEngineException"))
+        raise EngineError(status, type, str(error)) from error
+
+
+#: Statuses and exceptions for the codes of errors that other apps add.
+_ADDED = {
+    "NOT_FOUND": (404, "InvalidRequestException"),
+    "INVALID_ARGUMENT": (400, "InvalidRequestException"),
+    "INVALID_STATE": (500, "RestException"),
+}
 
 
 def unexpected(request: HttpRequest) -> HttpResponse:

@@ -1,8 +1,10 @@
-"""URLs of Camunda 7's REST API for external tasks, for the default engine and for a named one."""
+"""URLs of Camunda 7's REST API, for the default engine and for a named one: external tasks, and what apps add."""
 
 from __future__ import annotations
 
 from django.urls import URLPattern, path
+
+from jobexec.gateways import added
 
 from . import engines, fetching, files, lists, retries, tasks
 
@@ -28,6 +30,7 @@ _CALLS = [
     path(f"{_TASK}/<str:id>/retries", retries.of_one),
     path(f"{_TASK}/<str:id>/priority", retries.priority),
     path("execution/<str:id>/localVariables/<str:name>/data", files.data),
+    *(call for calls in added.calls(added.CAMUNDA_7) for call in calls),
 ]
 
 

@@ -43,11 +43,11 @@ class Operation:
 
 
 def endpoint(
-    *permissions: str, operation: Operation, counts: Allowance = REQUESTS
+    *permissions: str, operation: Operation, counts: Allowance = REQUESTS, form_limit: int = 0
 ) -> Callable[[Callable[..., HttpResponseBase]], AsyncView]:
     """Turn a function that uses the database into a view for clients with one of these permissions.
 
-    Exceptions become problem responses.
+    Exceptions become problem responses. ``form_limit``: see :func:`~jobexec.gateways.auth.protected`.
     """
 
     def decorate(function: Callable[..., HttpResponseBase]) -> AsyncView:
@@ -55,7 +55,7 @@ def endpoint(
         def call(request: HttpRequest, **keys: str) -> HttpResponseBase:
             return function(request, **operation.arguments(request, keys))
 
-        return _guarded(in_database(call), permissions, counts, operation)
+        return _guarded(in_database(call), permissions, counts, operation, form_limit)
 
     return decorate
 
@@ -75,8 +75,11 @@ def async_endpoint(
     return decorate
 
 
-def _guarded(view: AsyncView, permissions: tuple[str, ...], counts: Allowance, operation: Operation) -> AsyncView:
-    guarded: AsyncView = protected(*permissions, counts=counts)(_answering(own_transactions(view)))
+def _guarded(
+    view: AsyncView, permissions: tuple[str, ...], counts: Allowance, operation: Operation, form_limit: int = 0
+) -> AsyncView:
+    protect = protected(*permissions, counts=counts, form_limit=form_limit)
+    guarded: AsyncView = protect(_answering(own_transactions(view)))
     guarded.operation = operation  # type: ignore[attr-defined]
     return guarded
 

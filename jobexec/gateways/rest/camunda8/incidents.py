@@ -15,7 +15,7 @@ from jobexec.operations.external.search import keys_of_jobs, search_incidents
 
 from .contract import Request, optional
 from .endpoint import Operation, endpoint
-from .shown import INCIDENT
+from .shown import INCIDENT, with_instance_keys
 from .values import NUMBER, ignored
 
 _RESOLUTION = Request("IncidentResolutionRequest", operationReference=optional(ignored(NUMBER)))
@@ -29,6 +29,7 @@ def show(request: HttpRequest, incident_key: int) -> HttpResponse:
         found = search_incidents(database(), Q(incident_key=incident_key), caller_of(request)).first()
     if found is None:
         raise IncidentNotFound(f"There is no incident with key '{incident_key}'.")
+    with_instance_keys(database(), [found])
     return json_answer(INCIDENT.of(found, keys_of_jobs(database(), [found]).get(found.job_id)))
 
 

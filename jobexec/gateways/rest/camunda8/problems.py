@@ -20,6 +20,7 @@ from jobexec.exceptions import (
     TooManyRequests,
     WrongWorker,
 )
+from jobexec.gateways import added
 from jobexec.gateways.auth import Refusal
 from jobexec.gateways.auth.views import problem_json
 from jobexec.gateways.long_polling import Overloaded
@@ -43,6 +44,12 @@ TOO_LARGE = Code(413, "INVALID_ARGUMENT")
 INTERNAL = Code(500, "INTERNAL")
 RESOURCE_EXHAUSTED = Code(503, "RESOURCE_EXHAUSTED")
 UNAVAILABLE = Code(503, "UNAVAILABLE")
+DEADLINE_EXCEEDED = Code(504, "DEADLINE_EXCEEDED")
+
+#: The codes of errors that other apps add.
+_ADDED = {
+    code.title: code for code in (INVALID_ARGUMENT, NOT_FOUND, INVALID_STATE, RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED)
+}
 
 #: The first match applies.
 _CODES: Mapping[type[Exception], Code] = {
@@ -84,7 +91,8 @@ def code_of(error: Exception) -> Code:
     """The code for an exception; INTERNAL for an unexpected one."""
     if isinstance(error, Refused):
         return error.code
-    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), INTERNAL)
+    code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+    return code or _ADDED.get(added.code_of(error) or "", INTERNAL)
 
 
 def problem(request: HttpRequest, code: Code, detail: str) -> HttpResponse:

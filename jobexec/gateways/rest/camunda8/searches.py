@@ -21,7 +21,7 @@ from jobexec.operations.external.search import (
 from .contract import Pages
 from .endpoint import Operation, endpoint
 from .filters import columns_of, search_request
-from .shown import INCIDENT, JOB
+from .shown import INCIDENT, JOB, with_instance_keys
 
 Row: TypeAlias = dict[str, Any]
 
@@ -80,4 +80,6 @@ def incidents(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
 
 def _incidents(found: Sequence[Incident], names: Collection[str] = tuple(INCIDENT.members)) -> list[Row]:
     keys = keys_of_jobs(database(), found) if "jobKey" in names else {}
+    if "processInstanceKey" in names:
+        with_instance_keys(database(), found)
     return [INCIDENT.only(names, row, keys.get(row.job_id) if keys else None) for row in found]

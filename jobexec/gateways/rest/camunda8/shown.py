@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from jobexec.gateways import zeebe_format
+from collections.abc import Sequence
+
+from jobexec.gateways import added, zeebe_format
+from jobexec.gateways.zeebe_format import process_keys
 from jobexec.models import Incident, IncidentState
 from jobexec.operations.external.search import Found
 from jobexec.operations.external.types import ActivatedJob
@@ -15,8 +18,7 @@ from .values import FLAG, KEY, NUMBER, OBJECT, TEXT, TEXTS, TIME, described, enu
 _BUSINESS_ID_LENGTH = 256
 
 
-def _optional_key(id: str) -> str | None:
-    number = zeebe_format.key(id)
+def _optional(number: int) -> str | None:
     return None if number == zeebe_format.NO_KEY else str(number)
 
 
@@ -25,7 +27,7 @@ ACTIVATED_JOB = Response[[ActivatedJob]](
     "ActivatedJobResult",
     type=Property(TEXT, lambda job: job.type),
     processDefinitionId=Property(TEXT, lambda job: zeebe_format.process_definition_id(job.process_definition_key)),
-    processDefinitionVersion=constant(NUMBER, zeebe_format.PROCESS_DEFINITION_VERSION),
+    processDefinitionVersion=Property(NUMBER, lambda job: process_keys(job).version),
     elementId=Property(TEXT, lambda job: zeebe_format.element_id(job.element_id, job.type)),
     customHeaders=Property(OBJECT, lambda job: dict(job.headers)),
     worker=Property(TEXT, lambda job: job.worker),
@@ -37,14 +39,14 @@ ACTIVATED_JOB = Response[[ActivatedJob]](
     tenantId=Property(TEXT, lambda job: zeebe_format.tenant(job.tenant_id)),
     physicalTenantId=constant(TEXT, "default"),
     jobKey=Property(KEY, lambda job: str(job.key)),
-    processInstanceKey=Property(KEY, lambda job: zeebe_format.key_text(job.process_instance_id)),
-    processDefinitionKey=Property(KEY, lambda job: zeebe_format.key_text(job.process_definition_id)),
-    elementInstanceKey=Property(KEY, lambda job: zeebe_format.key_text(job.execution_id)),
+    processInstanceKey=Property(KEY, lambda job: str(process_keys(job).instance)),
+    processDefinitionKey=Property(KEY, lambda job: str(process_keys(job).definition)),
+    elementInstanceKey=Property(KEY, lambda job: str(process_keys(job).element_instance)),
     kind=constant(TEXT, "BPMN_ELEMENT"),
     listenerEventType=constant(TEXT, "UNSPECIFIED"),
     userTask=constant(nullable(OBJECT), None),
     tags=Property(TEXTS, lambda job: list(job.tags)),
-    rootProcessInstanceKey=Property(nullable(KEY), lambda job: _optional_key(job.root_process_instance_id)),
+    rootProcessInstanceKey=Property(nullable(KEY), lambda job: _optional(process_keys(job).root)),
     businessId=Property(nullable(TEXT), lambda job: job.business_key[:_BUSINESS_ID_LENGTH] or None),
     priority=Property(NUMBER, lambda job: job.priority),
     jobLeaseToken=Property(nullable(TEXT), lambda job: job.lease_token or None),
@@ -63,7 +65,9 @@ JOB = Response[
         needs=("element_id", "handler_type"),
     ),
     elementInstanceKey=Property(
-        KEY, lambda found: zeebe_format.key_text(found.row.execution_id), needs=("execution_id",)
+        KEY,
+        lambda found: str(found.row.job_key if found.row.instance_key else zeebe_format.key(found.row.execution_id)),
+        needs=("execution_id", "instance_key", "job_key"),
     ),
     endTime=constant(nullable(TIME), None),
     errorCode=constant(nullable(TEXT), None),  # the message contains the code
@@ -82,14 +86,18 @@ JOB = Response[
     ),
     processDefinitionKey=Property(
         nullable(KEY),
-        lambda found: zeebe_format.key_text(found.row.process_definition_id),
-        needs=("process_definition_id",),
+        lambda found: found.row.definition_key or zeebe_format.key_text(found.row.process_definition_id),
+        needs=("process_definition_id", "definition_key"),
     ),
     processInstanceKey=Property(
-        KEY, lambda found: zeebe_format.key_text(found.row.process_instance_id), needs=("process_instance_id",)
+        KEY,
+        lambda found: found.row.instance_key or zeebe_format.key_text(found.row.process_instance_id),
+        needs=("process_instance_id", "instance_key"),
     ),
     rootProcessInstanceKey=Property(
-        nullable(KEY), lambda found: _optional_key(found.row.root_process_instance_id), is_searchable=False
+        nullable(KEY),
+        lambda found: found.row.root_key or _optional(zeebe_format.key(found.row.root_process_instance_id)),
+        is_searchable=False,
     ),
     businessId=Property(
         nullable(TEXT), lambda found: (found.row.business_key or "")[:_BUSINESS_ID_LENGTH] or None, is_searchable=False
@@ -113,6 +121,20 @@ JOB = Response[
 _ERROR_TYPES = {UNHANDLED_ERROR: "UNHANDLED_ERROR_EVENT", MESSAGE_SIZE_EXCEEDED: "MESSAGE_SIZE_EXCEEDED"}
 _OTHER_ERROR = "JOB_NO_RETRIES"
 
+#: The attribute of an incident that has the key of its process instance, if its id is none.
+INSTANCE_KEY = "instance_key"
+
+
+def with_instance_keys(using: str, incidents: Sequence[Incident]) -> Sequence[Incident]:
+    """Set the keys of these incidents' process instances."""
+    ids = {row.process_instance_id for row in incidents if zeebe_format.key(row.process_instance_id) < 0}
+    keys = added.instance_keys(using, ids)
+    for row in incidents:
+        if row.process_instance_id in keys:
+            setattr(row, INSTANCE_KEY, keys[row.process_instance_id])
+    return incidents
+
+
 #: Made of an incident and the key of its job, if it has one.
 INCIDENT = Response[[Incident, int | None]](
     "IncidentResult",
@@ -127,7 +149,11 @@ INCIDENT = Response[[Incident, int | None]](
         needs=("type",),
     ),
     errorMessage=Property(TEXT, lambda row, key: row.message, "message"),
-    elementId=Property(TEXT, lambda row, key: zeebe_format.element_id("", row.handler_type), needs=("handler_type",)),
+    elementId=Property(
+        TEXT,
+        lambda row, key: zeebe_format.element_id(row.failed_activity_id, row.handler_type),
+        needs=("failed_activity_id", "handler_type"),
+    ),
     creationTime=Property(TIME, lambda row, key: zeebe_format.iso(row.timestamp), needs=("timestamp",)),
     state=Property(
         enumerated(TEXT, "ACTIVE", "RESOLVED"),
@@ -138,7 +164,9 @@ INCIDENT = Response[[Incident, int | None]](
     incidentKey=Property(KEY, lambda row, key: str(row.incident_key), "incident_key"),
     processDefinitionKey=constant(KEY, str(zeebe_format.NO_KEY)),
     processInstanceKey=Property(
-        KEY, lambda row, key: zeebe_format.key_text(row.process_instance_id), needs=("process_instance_id",)
+        KEY,
+        lambda row, key: str(getattr(row, INSTANCE_KEY, zeebe_format.key(row.process_instance_id))),
+        needs=("process_instance_id",),
     ),
     rootProcessInstanceKey=Property(nullable(KEY), lambda row, key: None, is_searchable=False),
     elementInstanceKey=constant(KEY, str(zeebe_format.NO_KEY)),

@@ -1,8 +1,10 @@
-"""URLs of Camunda 8's REST API, version 2, for jobs, incidents and messages."""
+"""URLs of Camunda 8's REST API, version 2, for jobs, incidents and messages, and those that other apps add."""
 
 from __future__ import annotations
 
 from django.urls import URLPattern, path
+
+from jobexec.gateways import added
 
 from . import incidents, jobs, messages, openapi, searches, statistics, topology
 from .activation import activation
@@ -24,5 +26,6 @@ CALLS: list[URLPattern] = [
     path("messages/publication", by_method(POST=messages.publication)),
     path("topology", by_method(GET=topology.topology)),
     path("status", by_method(GET=topology.status)),
+    *(call for calls in added.calls(added.CAMUNDA_8) for call in calls),
 ]
 urlpatterns = [*CALLS, path("openapi.json", by_method(GET=openapi.document(CALLS)))]

@@ -23,6 +23,8 @@ _TEXTS = {
     "job-definition": "the job definition",
     "deployment": "the deployment, name:version",
     "correlation": "the correlation id",
+    "waits-for": "the name of the message for which it waits",
+    "waits-for-key": "the key of that message",
     "exception": "part of the exception's message",
     "fingerprint": "the group of failures; only dead letters have one",
     "failed-activity": "the activity that failed",

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from django.utils.translation import gettext as _
 
 from jobexec import operations
-from jobexec.models import HANDLER_TABLES, RUNNABLE_TABLES, SuspendedJob, SuspensionScope, TimerJob
+from jobexec.models import HANDLER_TABLES, RUNNABLE_TABLES, BlockedJob, SuspendedJob, SuspensionScope, TimerJob
 from jobexec.operations.manage.verbs import VERBS, Tables, Verb
 from jobexec.operations.query.job_query import JobQuery
 
@@ -223,6 +223,12 @@ SUBCOMMANDS = (
         "unlock",
         usual=HANDLER_TABLES,
         among={"locked": True},
+    ),
+    Subcommand(
+        "end-wait",
+        "Let jobs that wait for a message go on without it, as if their wait had timed out.",
+        "end_wait",
+        usual=(BlockedJob,),
     ),
     Subcommand(
         "bury",

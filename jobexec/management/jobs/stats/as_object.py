@@ -26,7 +26,7 @@ def as_object(seen: Overview) -> dict[str, Any]:
         "oldest_due": seen.oldest_due,
         "schedules": [asdict(schedule) for schedule in seen.schedules or []],
         "timers": [asdict(timer) for timer in seen.timers or []],
-        "nodes": [{**asdict(node), "lease_good": node.lease_good} for node in seen.nodes or []],
+        "nodes": nodes(seen),
         "suspensions": [_suspension(each) for each in seen.suspensions or []],
         "planned": [_suspension(each) for each in seen.planned or []],
         "batches": [_batch(each) for each in seen.batches or []],
@@ -34,6 +34,10 @@ def as_object(seen: Overview) -> dict[str, Any]:
         "failure_groups": [_group(each) for each in seen.failure_groups or []],
         "traffic": seen.traffic and _traffic(seen.traffic),
     }
+
+
+def nodes(seen: Overview) -> list[dict[str, Any]]:
+    return [{**asdict(node), "lease_good": node.lease_good} for node in seen.nodes or []]
 
 
 def _traffic(through: Traffic) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def lines(seen: Overview, screen: Screen) -> Iterator[str]:
     for problem in problems(seen):
         for line in bulleted(problem.text, "! ", screen.width):
             yield screen.style.ERROR(line)
-    for part in (_counts, _traffic, _nodes, _timers, _schedules, _suspensions, _resources, _batches, _failures):
+    for part in (_counts, _traffic, nodes, _timers, _schedules, _suspensions, _resources, _batches, _failures):
         yield from part(seen, screen)
 
 
@@ -85,7 +85,7 @@ def _shares(through: Traffic) -> list[str]:
     return [duration(times.overall[share]) for times in (through.wait, through.run) for share in SHARES]
 
 
-def _nodes(seen: Overview, screen: Screen) -> Iterator[str]:
+def nodes(seen: Overview, screen: Screen) -> Iterator[str]:
     columns = [
         Column(_("node"), least=10),
         Column(_("state")),

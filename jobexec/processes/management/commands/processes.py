@@ -6,24 +6,32 @@ import json
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
-from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import router
 
+from jobexec import clock
 from jobexec.exceptions import JobExecError
+from jobexec.management.jobs.output.outcome import operator
+from jobexec.operations import clean_up_history
+from jobexec.operations.audit import acting
 from jobexec.processes.definition import InvalidProcess
+from jobexec.processes.engine.exceptions import StepError
 from jobexec.processes.models import ProcessDefinition, ProcessInstance
 from jobexec.processes.operations.check import check
-from jobexec.processes.operations.instances import cancel
+from jobexec.processes.operations.deploy import deploy, files_of_apps
 from jobexec.processes.operations.query import view_of
 from jobexec.processes.operations.start import start
+from jobexec.processes.operations.why import shortened, why
+from jobexec.processes.store import definitions
+from jobexec.sensitive import HIDDEN, hide, is_sensitive
+
+from .. import changes
 
 
 class Command(BaseCommand):
-    help = "Deploy BPMN files; list, start, show, cancel and check process instances."
+    help = "Deploy BPMN files; list, start, show, change and check process instances."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--database", metavar="ALIAS", help="default: the database of the models")
@@ -40,24 +48,24 @@ class Command(BaseCommand):
         started.add_argument("--tenant", default="")
         shown = actions.add_parser("show", help="where an instance stands, its variables and jobs")
         shown.add_argument("instance", help="its id")
-        cancelled = actions.add_parser("cancel", help="cancel an instance")
-        cancelled.add_argument("instance", help="its id")
-        cancelled.add_argument("--reason", default="")
+        changes.add_arguments(actions)
+        actions.add_parser("cleanup", help="delete now what has expired: history of processes, and of jobs")
         actions.add_parser("check", help="look for rows that do not fit together; exits with 1 if there are any")
 
     def handle(self, *args: Any, **options: Any) -> None:
         using = options["database"] or router.db_for_write(ProcessInstance)
+        act = changes.CHANGES.get(options["action"])
         try:
-            getattr(self, f"_{options['action']}")(using, options)
-        except InvalidProcess as error:
-            raise CommandError(str(error), returncode=1) from error
-        except (JobExecError, ProcessInstance.DoesNotExist) as error:
+            with acting(operator("processes", options["action"])):
+                if act is not None:
+                    self.stdout.write(act(using, options))
+                else:
+                    getattr(self, f"_{options['action']}")(using, options)
+        except (JobExecError, InvalidProcess, StepError, ProcessInstance.DoesNotExist) as error:
             raise CommandError(str(error), returncode=1) from error
 
     def _deploy(self, using: str, options: dict[str, Any]) -> None:
-        from jobexec.processes.operations.deploy import deploy
-
-        files = [Path(name) for name in options["files"]] or _files_of_apps()
+        files = [Path(name) for name in options["files"]] or files_of_apps()
         for file in files:
             if not file.is_file():
                 raise CommandError(f"{file}: there is no such file.", returncode=2)
@@ -84,23 +92,17 @@ class Command(BaseCommand):
             self.stdout.write(f"{each['key']}{tenant}: {version}, {each['running']} running")
 
     def _start(self, using: str, options: dict[str, Any]) -> None:
-        try:
-            variables = json.loads(options["variables"])
-        except ValueError as error:
-            raise CommandError(f"--variables: expected a JSON object ({error}).", returncode=2) from error
-        if not isinstance(variables, dict):
-            raise CommandError("--variables: expected a JSON object.", returncode=2)
         row = start(
             options["key"],
             business_key=options["business_key"],
-            variables=variables,
+            variables=changes.variables_in(options["variables"]),
             tenant_id=options["tenant"],
             using=using,
         )
         self.stdout.write(f"{row.pk} {row.state}")
 
     def _show(self, using: str, options: dict[str, Any]) -> None:
-        view = view_of(using, _id(options["instance"]))
+        view = view_of(using, changes.id_in(options["instance"]))
         row = view.instance
         self.stdout.write(
             f"{row.definition_key} {row.business_key} {row.state}, started {row.start_time:%Y-%m-%d %H:%M:%S}"
@@ -115,13 +117,16 @@ class Command(BaseCommand):
             self.stdout.write(
                 f"  job {job.pk} at {job.failed_activity_id}: {job._meta.verbose_name} {job.exception_message}"
             )
-        variables = row.final_variables or {each.name: each.value for each in view.variables}
-        for name, value in sorted(variables.items()):
-            self.stdout.write(f"  {name} = {json.dumps(value, cls=DjangoJSONEncoder)[:200]}")
+        for name, value, element in view.values:
+            where = f" (at {element})" if element else ""
+            value = HIDDEN if is_sensitive(name) else hide(value)
+            self.stdout.write(f"  {name}{where} = {json.dumps(value, cls=DjangoJSONEncoder)[:200]}")
+        process = definitions.process(using, row.definition_id) if view.definition is not None else None
+        for reason in shortened(why(view, process, clock.now(using))):
+            self.stdout.write(f"  {reason.text}")
 
-    def _cancel(self, using: str, options: dict[str, Any]) -> None:
-        cancel(_id(options["instance"]), options["reason"], using=using)
-        self.stdout.write("Cancelled.")
+    def _cleanup(self, using: str, options: dict[str, Any]) -> None:
+        self.stdout.write(f"{clean_up_history(using)} rows deleted.")
 
     def _check(self, using: str, options: dict[str, Any]) -> None:
         found = check(using=using)
@@ -130,14 +135,3 @@ class Command(BaseCommand):
         if found:
             raise SystemExit(1)
         self.stdout.write("Nothing is wrong.")
-
-
-def _files_of_apps() -> list[Path]:
-    return [file for app in apps.get_app_configs() for file in sorted(Path(app.path, "processes").glob("*.bpmn"))]
-
-
-def _id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise CommandError(f"Expected the id of an instance, got {text!r}.", returncode=2) from None

@@ -16,13 +16,14 @@ from jobexec import clock
 from jobexec.exceptions import ClientNotFound, InvalidClient
 from jobexec.models import GatewayClient
 
-from .audit import audited, is_on, note
-from .sql.locks import atomic, lock_rows
-from .values.client_secrets import digest, new_secret
+from ..audit import audited, is_on, note
+from ..sql.locks import atomic, lock_rows
+from ..values.client_secrets import digest, new_secret
 
 #: The permissions of clients: fetch and finish jobs, and change their deadlines; search jobs and incidents; change
-#: retries and priority; resolve incidents; publish messages.
-PERMISSIONS = ("work", "search", "update", "resolve", "publish")
+#: retries and priority; resolve incidents; publish messages. Of processes: search also their instances and tasks,
+#: change also their variables, and cancel them; publish also signals; deploy them; start them; complete user tasks.
+PERMISSIONS = ("work", "search", "update", "resolve", "publish", "deploy", "start", "tasks")
 
 #: How long before the expiration of credentials lists show a warning.
 WARN_BEFORE = timedelta(days=14)

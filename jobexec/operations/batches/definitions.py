@@ -8,14 +8,14 @@ from jobexec import clock
 from jobexec.exceptions import InvalidJob
 from jobexec.models import Batch, DeadLetterJob, JobDefinition
 
-from .audit import audited, count_more, note
-from .batches.control import start_batch
-from .manage.adjust import set_retries
-from .manage.priority_overrides import apply_overrides, apply_to_all
-from .sql.locks import atomic, lock_rows
-from .targets.for_each import OperationResult, database_of
-from .values.arguments import check_retries
-from .values.ranking import check_priority
+from ..audit import audited, count_more, note
+from ..manage.adjust import set_retries
+from ..manage.priority_overrides import apply_overrides, apply_to_all
+from ..sql.locks import atomic, lock_rows
+from ..targets.for_each import OperationResult, database_of
+from ..values.arguments import check_retries
+from ..values.ranking import check_priority
+from .control import start_batch
 
 #: The maximum number of dead letters to requeue in the caller's thread; for more, a batch is started.
 _FEW = 500

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class WorkflowsConfig(AppConfig):
+    name = "demo_project.workflows"

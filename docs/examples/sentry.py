@@ -1,0 +1,37 @@
+"""The code of "Report dead letters to Sentry"."""
+
+from inspect import iscoroutinefunction
+
+import sentry_sdk
+from django.utils.decorators import sync_and_async_middleware
+
+
+@sync_and_async_middleware
+def with_sentry(call):
+    if iscoroutinefunction(call):
+
+        async def run_async(context):
+            with _transaction(context):
+                return await call(context)
+
+        return run_async
+
+    def run(context):
+        with _transaction(context):
+            return call(context)
+
+    return run
+
+
+def _transaction(context):
+    scope = sentry_sdk.get_isolation_scope()
+    scope.set_tags({"job.handler": context.handler_type, "job.id": str(context.job.id)})
+    return sentry_sdk.start_transaction(op="queue.process", name=context.handler_type)
+
+
+def report(sender, using, job, error, **kwargs):
+    with sentry_sdk.new_scope() as scope:
+        scope.fingerprint = ["jobexec", job.fingerprint]  # one issue for each group of failures
+        scope.set_tags({"job.handler": job.handler_type, "job.tenant": job.tenant_id or "-", "job.engine": using})
+        scope.set_context("job", {"id": str(job.pk), "attempts": job.attempts, "correlation": job.correlation_id})
+        sentry_sdk.capture_exception(error)

@@ -1,0 +1,83 @@
+"""``jobs nodes``: the running executors, and their control."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from jobexec import operations
+from jobexec.operations.overview import overview
+from jobexec.operations.targets.for_each import OperationResult
+
+from .nested import add_nested, run_nested
+from .output.outcome import tell
+from .output.screen import Exit, Screen
+from .stats import as_object, as_text
+
+
+@dataclass(slots=True)
+class Control:
+    """Pause, resume or drain nodes."""
+
+    name: str
+    help: str
+    verb: Callable[..., OperationResult]
+    positionals: str = " NODE [NODE ...]"
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        parser.add_argument("nodes", nargs="+", metavar="NODE", help="the names of nodes")
+
+    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
+        result = self.verb(options["nodes"], using=screen.using)
+        result.skipped = {name: _(reason) for name, reason in result.skipped.items()}
+        return tell(self.name, _told, result, screen, _left)
+
+
+def _told(count: int) -> str:
+    text = ngettext(
+        "%(count)d node follows at its next heartbeat.", "%(count)d nodes follow at their next heartbeats.", count
+    )
+    return text % {"count": count}
+
+
+def _left(count: int) -> str:
+    return ngettext("%(count)d node was left alone:", "%(count)d nodes were left alone:", count) % {"count": count}
+
+
+_NESTED: Sequence[Control] = (
+    Control("pause", "Take no more jobs; running jobs finish.", operations.pause_nodes),
+    Control("resume", "Take jobs again.", operations.resume_nodes),
+    Control("drain", "Finish the running jobs and end the process.", operations.drain_nodes),
+)
+
+
+class Nodes:
+    """List the nodes, or run a nested action."""
+
+    name = "nodes"
+    help = "List the running executors with their load; or pause, resume or drain them."
+    positionals = " [pause|resume|drain NODE ...]"
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        add_nested(parser, _NESTED)
+
+    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
+        code = run_nested(_NESTED, options, screen)
+        return self._list(screen) if code is None else code
+
+    def _list(self, screen: Screen) -> int:
+        seen = overview(screen.using, parts={"nodes"})
+        if screen.json:
+            for each in as_object.nodes(seen):
+                screen.tell(each)
+        elif seen.nodes:
+            for line in as_text.nodes(seen, screen):
+                screen.say(line)
+        else:
+            screen.say(_("No executor is running."))
+        return Exit.DONE

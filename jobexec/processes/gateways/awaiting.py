@@ -1,0 +1,110 @@
+"""Wait for the end of an instance without polling for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from jobexec.conf import get_settings
+from jobexec.exceptions import Unauthenticated
+from jobexec.gateways import long_polling
+from jobexec.identifiers import uuid7
+from jobexec.runtime.connections import leave_connections
+
+from ..models import InstanceState, ProcessInstance
+from ..models.instance import RUNNING
+from ..store.flush import awaited_as
+from .found import NotFound, StillRunning, WasCancelled
+
+#: A client that wants to wait longer asks for the instance.
+LONGEST = timedelta(minutes=10)
+
+Allowed = Callable[[], Awaitable[bool]]
+Pause = Callable[[Coroutine[Any, Any, object]], Awaitable[object]]
+
+
+def seconds_for(milliseconds: int) -> float:
+    """How long a client waits: 0 or less means the server's default."""
+    asked = timedelta(milliseconds=min(milliseconds, 10**9))
+    return min(asked if asked > timedelta(0) else get_settings().gateway_long_poll_time, LONGEST).total_seconds()
+
+
+@contextmanager
+def place_for(hub: long_polling.Hub, client: str) -> Iterator[tuple[UUID, Any]]:
+    """The id of an instance that is to be started, and a place where a coroutine waits for its end.
+
+    Before anything is started: raises Overloaded if too many requests wait, of all clients or of this one.
+    """
+    id = uuid7()
+    with hub.held(client), hub.waiting((awaited_as(id),)) as place:
+        yield id, place
+
+
+@contextmanager
+def place_in_thread(hub: long_polling.Hub, client: str) -> Iterator[tuple[UUID, Any]]:
+    """The same for a thread."""
+    id = uuid7()
+    with hub.waiting_in_thread((awaited_as(id),), client=client) as place:
+        yield id, place
+
+
+async def wait(
+    hub: long_polling.Hub,
+    place: Any,
+    started: ProcessInstance,
+    until: float,
+    allowed: Allowed,
+    pause: Pause | None = None,
+    over: Callable[[], bool] = lambda: False,
+) -> ProcessInstance:
+    """The row of an instance when it has ended, at the latest when ``time.monotonic()`` is ``until``.
+
+    ``allowed`` is asked after each wait; ``pause`` awaits the wait, and may end it; ``over``: nothing is to be awaited
+    any more. Raises StillRunning, and Unauthenticated for a client that has lost its access.
+    """
+    ended = started if started.state not in RUNNING else None
+    while ended is None:
+        if time.monotonic() >= until or place.over or over():
+            raise _still_running(started)
+        waiting = place.wait(until)
+        await (waiting if pause is None else pause(waiting))
+        if not await allowed():
+            raise Unauthenticated
+        ended = await hub.run(_end_of, hub.using, started.pk)
+    return ended
+
+
+def wait_in_thread(hub: long_polling.Hub, place: Any, started: ProcessInstance, until: float) -> ProcessInstance:
+    """The same for a thread, which it blocks; meanwhile it holds no database connection."""
+    ended = started if started.state not in RUNNING else None
+    while ended is None:
+        if time.monotonic() >= until or place.over:
+            raise _still_running(started)
+        leave_connections()
+        place.wait(until)
+        ended = _end_of(hub.using, started.pk)
+    return ended
+
+
+def _end_of(using: str, id: UUID) -> ProcessInstance | None:
+    row = ProcessInstance.objects.using(using).filter(pk=id).first()
+    if row is None:
+        raise NotFound("The process instance has ended, and is not kept.")
+    return None if row.state in RUNNING else row
+
+
+def _still_running(row: ProcessInstance) -> StillRunning:
+    return StillRunning(f"The process instance with key '{row.key}' has not ended in time; it goes on.")
+
+
+def result_of(row: ProcessInstance, names: Collection[str] = ()) -> dict[str, Any]:
+    """The variables of an instance that has ended, all without ``names``. Raises WasCancelled."""
+    if row.state not in (InstanceState.COMPLETED, InstanceState.TERMINATED):
+        reason = f": {row.delete_reason}" if row.delete_reason else "."
+        raise WasCancelled(f"The process instance with key '{row.key}' was cancelled{reason}")
+    variables: dict[str, Any] = row.final_variables or {}
+    return {name: value for name, value in variables.items() if not names or name in names}

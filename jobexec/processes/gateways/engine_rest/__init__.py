@@ -1,0 +1,1 @@
+"""The calls about processes of Camunda 7's REST API."""

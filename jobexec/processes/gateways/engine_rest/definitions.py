@@ -1,0 +1,151 @@
+"""Deployments and process definitions."""
+
+from __future__ import annotations
+
+from django.core.exceptions import SuspiciousOperation
+from django.db.models import Max, Q
+from django.http import HttpRequest, HttpResponse
+from django.http.multipartparser import MultiPartParserError
+
+from jobexec.gateways.auth import client_of
+from jobexec.gateways.rest.camunda7.bodies import body_of
+from jobexec.gateways.rest.camunda7.endpoint import endpoint
+from jobexec.gateways.rest.camunda7.errors import invalid
+from jobexec.gateways.rest.camunda7.variables import to_typed
+from jobexec.gateways.rest.common import caller_of, database, json_answer
+
+from ...models import ProcessDefinition, ProcessDeployment, Variable
+from .. import found, verbs
+from . import shown
+from .access import definition_by_id, definition_by_key, variables_in
+from .queries import TENANTS, WITHOUT_TENANT, Query, equals
+
+_QUERY = Query(
+    texts={
+        "processDefinitionId": equals("pk"),
+        "key": equals("key"),
+        "keyLike": lambda value: Q(key__startswith=value.rstrip("%")),
+        "name": equals("name"),
+        "version": lambda value: Q(version=value) if value.isdecimal() and len(value) < 10 else Q(pk__in=[]),
+        "versionTag": equals("version_tag"),
+        "deploymentId": lambda value: Q(deployment_id__in=[id] if (id := found.uuid_of(value)) else []),
+    },
+    lists=TENANTS
+    | {
+        "processDefinitionIdIn": lambda values: Q(pk__in=values),
+        "keysIn": lambda values: Q(key__in=values),
+    },
+    flags=WITHOUT_TENANT | {"suspended": Q(pk__in=[])},
+    sorts={
+        "id": "pk",
+        "key": "key",
+        "name": "name",
+        "version": "version",
+        "deploymentId": "deployment_id",
+        "tenantId": "tenant_id",
+    },
+)
+
+
+@endpoint("POST", permission="deploy", form_limit=verbs.MOST_BYTES)
+def create_deployment(request: HttpRequest) -> HttpResponse:
+    """POST /deployment/create: a form with files; an unchanged file makes no version."""
+    try:
+        files = [(file.name or "", file) for name in request.FILES for file in request.FILES.getlist(name)]
+        given = request.POST
+    except (MultiPartParserError, SuspiciousOperation) as error:
+        raise invalid(f"The body: expected a form with files: {error}.") from error
+    made = verbs.deploy_files(
+        database(),
+        [(name, file.read()) for name, file in files],
+        tenant_id=given.get("tenant-id", ""),
+        name=given.get("deployment-name", ""),
+        caller=caller_of(request),
+        user=client_of(request).user_name,
+    )
+    if not made:
+        raise invalid("The files: expected an executable process, got none.")
+    row = next((each for each in made if each.is_new), made[0]).definition
+    of = ProcessDeployment.objects.using(database()).get(pk=str(row.deployment_id))
+    return json_answer(shown.deployment(of, made))
+
+
+def _rows(request: HttpRequest) -> Q:
+    """``latestVersion``: the highest version of each key of each tenant."""
+    if request.GET.get("latestVersion", "").lower() != "true":
+        return Q()
+    groups = found.definitions(database(), caller_of(request)).order_by().values("key", "tenant_id")
+    if key := request.GET.get("key"):
+        groups = groups.filter(key=key)
+    latest = Q(pk__in=[])
+    for group in groups.annotate(last=Max("version"))[:1000]:
+        latest |= Q(key=group["key"], tenant_id=group["tenant_id"], version=group["last"])
+    return latest
+
+
+@endpoint("GET", permission="search")
+def definitions(request: HttpRequest) -> HttpResponse:
+    rows = found.definitions(database(), caller_of(request)).defer("model").filter(_rows(request))
+    return _QUERY.page(request, rows, lambda page: shown.definitions(database(), page))
+
+
+@endpoint("GET", permission="search")
+def count(request: HttpRequest) -> HttpResponse:
+    return _QUERY.count(request, found.definitions(database(), caller_of(request)).filter(_rows(request)))
+
+
+@endpoint("GET", permission="search")
+def definition(request: HttpRequest, id: str) -> HttpResponse:
+    return _shown(definition_by_id(request, id))
+
+
+@endpoint("GET", permission="search")
+def definition_of_key(request: HttpRequest, key: str, tenant: str | None = None) -> HttpResponse:
+    return _shown(definition_by_key(request, key, tenant))
+
+
+def _shown(row: ProcessDefinition) -> HttpResponse:
+    return json_answer(shown.definitions(database(), [row])[0])
+
+
+@endpoint("GET", permission="search")
+def xml(request: HttpRequest, id: str) -> HttpResponse:
+    return _xml(definition_by_id(request, id))
+
+
+@endpoint("GET", permission="search")
+def xml_of_key(request: HttpRequest, key: str, tenant: str | None = None) -> HttpResponse:
+    return _xml(definition_by_key(request, key, tenant))
+
+
+def _xml(row: ProcessDefinition) -> HttpResponse:
+    return json_answer({"id": row.pk, "bpmn20Xml": found.resource(database(), row).text})
+
+
+@endpoint("POST", permission="start")
+def start(request: HttpRequest, id: str) -> HttpResponse:
+    return _start(request, definition_by_id(request, id))
+
+
+@endpoint("POST", permission="start")
+def start_of_key(request: HttpRequest, key: str, tenant: str | None = None) -> HttpResponse:
+    return _start(request, definition_by_key(request, key, tenant))
+
+
+def _start(request: HttpRequest, definition: ProcessDefinition) -> HttpResponse:
+    body = body_of(request)
+    for name in ("startInstructions", "caseInstanceId"):
+        if body.has(name):
+            raise invalid(f"{name}: expected none: a process begins at its start event, and belongs to no case.")
+    row = verbs.start_process(
+        database(),
+        definition,
+        variables_in(body),
+        business_key=body.text("businessKey") or "",
+        user=client_of(request).user_name,
+    )
+    answer = shown.instance(row)
+    if body.flag("withVariablesInReturn"):
+        values = Variable.objects.using(database()).filter(scope_id=row.pk).values_list("name", "value")
+        answer["variables"] = to_typed(row.final_variables or dict(values))
+    return json_answer(answer)

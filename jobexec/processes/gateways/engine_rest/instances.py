@@ -1,0 +1,270 @@
+"""Process instances, their variables, incidents and history; messages and signals."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+
+from jobexec.gateways.rest.camunda7.bodies import Body, body_of
+from jobexec.gateways.rest.camunda7.endpoint import endpoint
+from jobexec.gateways.rest.camunda7.errors import EngineError, invalid
+from jobexec.gateways.rest.camunda7.variables import NOTE, to_json, to_typed
+from jobexec.gateways.rest.common import caller_of, database, json_answer, nothing
+from jobexec.models import Incident, IncidentState
+from jobexec.operations.external.types import Caller
+from jobexec.sensitive import hide
+
+from ...engine.rows import SubscriptionKind
+from ...exceptions import MismatchingMessage
+from ...models import EventSubscription, InstanceState, ProcessInstance, Variable
+from ...models.instance import RUNNING
+from .. import found, verbs
+from . import shown
+from .access import acting_of, instance_by_id, missing, tenant_of, variables_in
+from .queries import TENANTS, WITHOUT_TENANT, Query, equals, id_lists, ids
+
+_TEXTS = {
+    "processInstanceBusinessKey": equals("business_key"),
+    "processInstanceBusinessKeyLike": lambda value: Q(business_key__startswith=value.rstrip("%")),
+    "processDefinitionId": equals("definition_id"),
+    "processDefinitionKey": equals("definition_key"),
+    "rootProcessInstanceId": ids("root_id"),
+}
+_LISTS = TENANTS | {
+    "processInstanceIds": id_lists("pk"),
+    "processDefinitionKeyIn": lambda values: Q(definition_key__in=values),
+}
+_RUNNING = Query(
+    texts=_TEXTS | {"businessKey": equals("business_key"), "businessKeyLike": _TEXTS["processInstanceBusinessKeyLike"]},
+    lists=_LISTS,
+    flags=WITHOUT_TENANT | {"suspended": Q(pk__in=[])},
+    sorts={
+        "instanceId": "pk",
+        "definitionId": "definition_id",
+        "definitionKey": "definition_key",
+        "tenantId": "tenant_id",
+        "businessKey": "business_key",
+    },
+)
+_HISTORIC = Query(
+    texts=_TEXTS | {"processInstanceId": ids("pk"), "startedBy": equals("start_user")},
+    lists=_LISTS,
+    flags=WITHOUT_TENANT
+    | {
+        "finished": Q(end_time__isnull=False),
+        "unfinished": Q(end_time__isnull=True),
+        "active": Q(state__in=RUNNING),
+        "completed": Q(state__in=(InstanceState.COMPLETED, InstanceState.TERMINATED)),
+        "externallyTerminated": Q(state=InstanceState.CANCELLED),
+    },
+    moments={
+        "startedBefore": "start_time__lte",
+        "startedAfter": "start_time__gte",
+        "finishedBefore": "end_time__lte",
+        "finishedAfter": "end_time__gte",
+    },
+    sorts={
+        "instanceId": "pk",
+        "definitionId": "definition_id",
+        "definitionKey": "definition_key",
+        "businessKey": "business_key",
+        "startTime": "start_time",
+        "endTime": "end_time",
+        "tenantId": "tenant_id",
+    },
+)
+_INCIDENTS = Query(
+    texts={
+        "incidentId": ids("pk"),
+        "incidentType": equals("type"),
+        "incidentMessage": equals("message"),
+        "processInstanceId": equals("process_instance_id"),
+        "activityId": equals("failed_activity_id"),
+        "failedActivityId": equals("failed_activity_id"),
+        "configuration": ids("job_id"),
+    },
+    lists=TENANTS | {"processDefinitionKeyIn": lambda values: Q(process_definition_key__in=values)},
+    sorts={"incidentId": "pk", "incidentTimestamp": "timestamp", "incidentType": "type", "tenantId": "tenant_id"},
+)
+
+
+def _running(request: HttpRequest) -> QuerySet[ProcessInstance]:
+    return found.instances(database(), caller_of(request)).filter(state__in=RUNNING).defer("final_variables")
+
+
+@endpoint("GET", "POST", permission="search")
+def instances(request: HttpRequest) -> HttpResponse:
+    return _RUNNING.page(request, _running(request), lambda rows: [shown.instance(row) for row in rows])
+
+
+@endpoint("GET", "POST", permission="search")
+def count(request: HttpRequest) -> HttpResponse:
+    return _RUNNING.count(request, _running(request))
+
+
+def _show(request: HttpRequest, id: str) -> HttpResponse:
+    return json_answer(shown.instance(instance_by_id(request, id)))
+
+
+def _delete(request: HttpRequest, id: str) -> HttpResponse:
+    verbs.cancel(database(), instance_by_id(request, id))
+    return nothing()
+
+
+show = endpoint("GET", permission="search")(_show)
+delete = endpoint("DELETE", permission="update")(_delete)
+
+
+def _values(row: ProcessInstance) -> dict[str, Any]:
+    values = Variable.objects.using(database()).filter(scope_id=row.pk).values_list("name", "value")
+    return dict(hide(dict(values)))
+
+
+def _variables(request: HttpRequest, id: str) -> HttpResponse:
+    deserialize = request.GET.get("deserializeValues", "true").lower() != "false"
+    return json_answer(to_typed(_values(instance_by_id(request, id)), deserialize=deserialize))
+
+
+def _change_variables(request: HttpRequest, id: str) -> HttpResponse:
+    """``modifications``; ``deletions`` are refused: a variable may be set to null."""
+    body = body_of(request)
+    if body.texts("deletions"):
+        raise invalid("deletions: expected none: variables are not deleted; set them to null.")
+    return _set(request, id, to_json(body.mapping("modifications"), "modifications"))
+
+
+variables = endpoint("GET", permission="search")(_variables)
+change_variables = endpoint("POST", permission="update")(_change_variables)
+
+
+def _variable(request: HttpRequest, id: str, name: str) -> HttpResponse:
+    deserialize = request.GET.get("deserializeValue", "true").lower() != "false"
+    values = _values(instance_by_id(request, id))
+    some = {each: values[each] for each in (name, f"{name}{NOTE}") if each in values}
+    typed = to_typed(some, deserialize=deserialize)
+    return json_answer(
+        typed[name] if name in typed else missing(f"process instance variable with name {name} does not exist")
+    )
+
+
+def _set_variable(request: HttpRequest, id: str, name: str) -> HttpResponse:
+    return _set(request, id, to_json({name: dict(body_of(request).members)}))
+
+
+variable = endpoint("GET", permission="search")(_variable)
+set_variable = endpoint("PUT", permission="update")(_set_variable)
+
+
+def _set(request: HttpRequest, id: str, values: dict[str, Any]) -> HttpResponse:
+    row = instance_by_id(request, id)
+    scope = found.Scope(row.root_id, row.pk, row.pk, row.tenant_id)
+    verbs.set_variables(database(), row.pk, values, scope=scope)
+    return nothing()
+
+
+@endpoint("GET", "POST", permission="search")
+def history(request: HttpRequest) -> HttpResponse:
+    rows = found.instances(database(), caller_of(request)).defer("final_variables")
+    return _HISTORIC.page(request, rows, lambda page: shown.historic(database(), page))
+
+
+@endpoint("GET", "POST", permission="search")
+def history_count(request: HttpRequest) -> HttpResponse:
+    return _HISTORIC.count(request, found.instances(database(), caller_of(request)))
+
+
+@endpoint("GET", permission="search")
+def historic(request: HttpRequest, id: str) -> HttpResponse:
+    return json_answer(shown.historic(database(), [instance_by_id(request, id, running=False)])[0])
+
+
+def _incidents(request: HttpRequest) -> QuerySet[Incident]:
+    """Open incidents of processes and of external jobs."""
+    rows = Incident.objects.using(database()).filter(state=IncidentState.OPEN)
+    of_clients = ~Q(process_definition_key="") | Q(incident_key__isnull=False)
+    return found.visible(rows.filter(of_clients), caller_of(request))
+
+
+@endpoint("GET", permission="search")
+def incidents(request: HttpRequest) -> HttpResponse:
+    return _INCIDENTS.page(request, _incidents(request), lambda rows: [shown.incident(row) for row in rows])
+
+
+@endpoint("GET", permission="search")
+def incident_count(request: HttpRequest) -> HttpResponse:
+    return _INCIDENTS.count(request, _incidents(request))
+
+
+@endpoint("GET", permission="search")
+def incident(request: HttpRequest, id: str) -> HttpResponse:
+    row = _incidents(request).filter(pk__in=[uuid] if (uuid := found.uuid_of(id)) else []).first()
+    return json_answer(shown.incident(row or missing(f"No matching incident with id {id}")))
+
+
+@endpoint("POST", permission="publish")
+def message(request: HttpRequest) -> HttpResponse:
+    """POST /message: to exactly one that waits, or with ``all`` to all."""
+    body = body_of(request)
+    if body.mapping("localCorrelationKeys") or body.mapping("processVariablesLocal"):
+        raise invalid("localCorrelationKeys, processVariablesLocal: expected none.")
+    name, tenant, caller = body.needed_text("messageName"), tenant_of(body), caller_of(request)
+    given = {"variables": variables_in(body, "processVariables"), "tenant_id": tenant, "caller": caller}
+    given |= {"all": body.flag("all"), "business_key": body.text("businessKey")}
+    try:
+        with acting_of(request):
+            rows = _correlate(body, name, given, caller)
+    except MismatchingMessage as error:
+        raise EngineError(400, "RestException", str(error)) from error
+    if not body.flag("resultEnabled"):
+        return nothing()
+    return json_answer([_result(row) for row in rows])
+
+
+def _correlate(body: Body, name: str, given: dict[str, Any], caller: Caller) -> list[ProcessInstance]:
+    keys = to_json(body.mapping("correlationKeys"), "correlationKeys")
+    id = body.text("processInstanceId")
+    if not keys and id is None:
+        return verbs.correlate_message(database(), name, **given)
+    chosen = _matching(name, given["tenant_id"], keys, id)
+    if len(chosen) != 1 and not (given["all"] and chosen):
+        raise MismatchingMessage(f"The message {name!r} must fit one that waits for it; {len(chosen)} do.")
+    return [row for each in chosen for row in verbs.correlate_message(database(), name, instance=each, **given)]
+
+
+def _matching(name: str, tenant: str, keys: dict[str, Any], id: str | None) -> list[UUID]:
+    """The instances that wait for a message, and whose variables have these values."""
+    rows = EventSubscription.objects.using(database()).filter(
+        kind=SubscriptionKind.MESSAGE.value, name=name, tenant_id=tenant, instance_id__isnull=False
+    )
+    if id is not None:
+        rows = rows.filter(instance_id__in=[uuid] if (uuid := found.uuid_of(id)) else [])
+    for variable, value in keys.items():
+        equal = Variable.objects.using(database()).filter(name=variable, value=value)
+        rows = rows.filter(instance_id__in=equal.values("scope_id"))
+    return sorted({each for each in rows.values_list("instance_id", flat=True) if each is not None})
+
+
+def _result(row: ProcessInstance) -> dict[str, Any]:
+    execution = {"id": str(row.pk), "processInstanceId": str(row.pk), "ended": row.state not in RUNNING}
+    execution["tenantId"] = row.tenant_id or None
+    return {"resultType": "Execution", "execution": execution, "processInstance": shown.instance(row)}
+
+
+@endpoint("POST", permission="publish")
+def signal(request: HttpRequest) -> HttpResponse:
+    """POST /signal: to all that wait for it."""
+    body = body_of(request)
+    if body.has("executionId"):
+        raise invalid("executionId: expected none: a signal goes to all that wait for it.")
+    with acting_of(request):
+        verbs.broadcast_signal(
+            database(),
+            body.needed_text("name"),
+            variables_in(body),
+            tenant_id=tenant_of(body),
+            caller=caller_of(request),
+        )
+    return nothing()

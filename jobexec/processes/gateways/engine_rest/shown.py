@@ -1,0 +1,155 @@
+"""What is shown of definitions, instances, tasks and incidents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jobexec.gateways.rest.camunda7.times import shown as moment
+from jobexec.models import Incident
+
+from ...models import InstanceState, ProcessDefinition, ProcessDeployment, ProcessInstance, ProcessResource, UserTask
+from ...models.instance import RUNNING
+from ...operations.deploy import Deployed
+
+#: Camunda's states of instances that have ended.
+_HISTORIC = {
+    InstanceState.ACTIVE: "ACTIVE",
+    InstanceState.COMPENSATING: "ACTIVE",
+    InstanceState.COMPLETED: "COMPLETED",
+    InstanceState.TERMINATED: "COMPLETED",
+    InstanceState.CANCELLED: "EXTERNALLY_TERMINATED",
+}
+
+
+def deployment(row: ProcessDeployment, made: Sequence[Deployed]) -> dict[str, Any]:
+    new = {each.definition.pk: definition(each.definition, each.file) for each in made if each.is_new}
+    return {
+        "links": [],
+        "id": str(row.pk),
+        "name": row.name or None,
+        "source": row.source or None,
+        "deploymentTime": moment(row.deploy_time),
+        "tenantId": row.tenant_id or None,
+        "deployedProcessDefinitions": new or None,
+        "deployedCaseDefinitions": None,
+        "deployedDecisionDefinitions": None,
+        "deployedDecisionRequirementsDefinitions": None,
+    }
+
+
+def definitions(using: str, rows: Sequence[ProcessDefinition]) -> list[dict[str, Any]]:
+    files = ProcessResource.objects.using(using).filter(pk__in={row.resource_id for row in rows if row.resource_id})
+    names = dict(files.values_list("pk", "name"))
+    return [definition(row, names.get(row.resource_id, "") if row.resource_id else "") for row in rows]
+
+
+def definition(row: ProcessDefinition, file: str) -> dict[str, Any]:
+    return {
+        "id": row.pk,
+        "key": row.key,
+        "category": None,
+        "description": None,
+        "name": row.name or None,
+        "version": row.version,
+        "resource": file,
+        "deploymentId": str(row.deployment_id),
+        "diagram": None,
+        "suspended": False,
+        "tenantId": row.tenant_id or None,
+        "versionTag": row.version_tag or None,
+        "historyTimeToLive": None,
+        "startableInTasklist": True,
+    }
+
+
+def instance(row: ProcessInstance) -> dict[str, Any]:
+    return {
+        "links": [],
+        "id": str(row.pk),
+        "definitionId": row.definition_id,
+        "definitionKey": row.definition_key,
+        "businessKey": row.business_key or None,
+        "caseInstanceId": None,
+        "ended": row.state not in RUNNING,
+        "suspended": False,
+        "tenantId": row.tenant_id or None,
+    }
+
+
+def historic(using: str, rows: Sequence[ProcessInstance]) -> list[dict[str, Any]]:
+    found = ProcessDefinition.objects.using(using).defer("model").in_bulk(list({row.definition_id for row in rows}))
+    return [_historic(row, found.get(row.definition_id)) for row in rows]
+
+
+def _historic(row: ProcessInstance, of: ProcessDefinition | None) -> dict[str, Any]:
+    took = None if row.end_time is None else int((row.end_time - row.start_time).total_seconds() * 1000)
+    return {
+        "id": str(row.pk),
+        "businessKey": row.business_key or None,
+        "processDefinitionId": row.definition_id,
+        "processDefinitionKey": row.definition_key,
+        "processDefinitionName": of.name or None if of else None,
+        "processDefinitionVersion": of.version if of else None,
+        "startTime": moment(row.start_time),
+        "endTime": moment(row.end_time),
+        "removalTime": moment(row.removal_time),
+        "durationInMillis": took,
+        "startUserId": row.start_user or None,
+        "startActivityId": None,
+        "deleteReason": row.delete_reason or None,
+        "rootProcessInstanceId": str(row.root_id),
+        "superProcessInstanceId": None,
+        "superCaseInstanceId": None,
+        "caseInstanceId": None,
+        "tenantId": row.tenant_id or None,
+        "state": _HISTORIC[InstanceState(row.state)],
+    }
+
+
+def task(row: UserTask) -> dict[str, Any]:
+    return {
+        "id": str(row.pk),
+        "name": row.name or None,
+        "assignee": row.assignee or None,
+        "created": moment(row.create_time),
+        "due": moment(row.due_date),
+        "followUp": moment(row.follow_up_date),
+        "lastUpdated": None,
+        "delegationState": None,
+        "description": None,
+        "executionId": str(row.owner_id),
+        "owner": None,
+        "parentTaskId": None,
+        "priority": row.priority,
+        "processDefinitionId": row.definition_id,
+        "processInstanceId": str(row.instance_id),
+        "caseExecutionId": None,
+        "caseDefinitionId": None,
+        "caseInstanceId": None,
+        "taskDefinitionKey": row.element_id,
+        "suspended": False,
+        "formKey": row.form_key or None,
+        "camundaFormRef": None,
+        "tenantId": row.tenant_id or None,
+    }
+
+
+def incident(row: Incident) -> dict[str, Any]:
+    return {
+        "id": str(row.pk),
+        "processDefinitionId": None,
+        "processInstanceId": row.process_instance_id or None,
+        "executionId": row.process_instance_id or None,
+        "incidentTimestamp": moment(row.timestamp),
+        "incidentType": row.type,
+        "activityId": row.failed_activity_id or None,
+        "failedActivityId": row.failed_activity_id or None,
+        "causeIncidentId": str(row.pk),
+        "rootCauseIncidentId": str(row.pk),
+        "configuration": None if row.job_id is None else str(row.job_id),
+        "incidentMessage": row.message or None,
+        "tenantId": row.tenant_id or None,
+        "jobDefinitionId": row.job_definition_id or None,
+        "annotation": row.annotation or None,
+    }

@@ -1,0 +1,173 @@
+"""The actions of ``manage.py processes`` that change instances."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import CommandError
+
+from jobexec.management.jobs.arguments.values import moment
+from jobexec.processes.engine.inputs import Change, Command
+from jobexec.processes.models import ProcessInstance
+from jobexec.processes.operations.instances import cancel, set_retries
+from jobexec.processes.operations.many import cancel_all
+from jobexec.processes.operations.modify import command, modify_instance, restart
+from jobexec.processes.operations.suspend import Target, activate, suspend
+
+Options = dict[str, Any]
+
+
+def add_arguments(actions: Any) -> None:
+    """Add the actions to the command."""
+    cancelled = actions.add_parser("cancel", help="cancel an instance, or, as a batch of jobs, all of a process")
+    cancelled.add_argument("instance", nargs="?", help="its id")
+    cancelled.add_argument("--process", metavar="KEY", help="instead of an id: all running instances of this process")
+    cancelled.add_argument("--definition", metavar="ID", help="the same, of this version: the id of its definition")
+    cancelled.add_argument("--business-key", help="only those with this key")
+    cancelled.add_argument("--tenant", help="only those of this tenant")
+    cancelled.add_argument("--reason", default="")
+    for name, told in (("suspend", "hold the jobs of an instance or of a process"), ("activate", "undo suspend")):
+        held = actions.add_parser(name, help=told)
+        held.add_argument("target", metavar="INSTANCE|KEY", help="the id of an instance, or the key of a process")
+        held.add_argument("--version", type=int, help="only this version of the process")
+        held.add_argument("--tenant", help="only the process of this tenant ('': of none)")
+        held.add_argument("--at", type=moment, help="from then on")
+        if name == "suspend":
+            held.add_argument("--until", type=moment, help="until then")
+            held.add_argument("--without-instances", action="store_true", help="leave running instances alone")
+    modified = actions.add_parser("modify", help="change where an instance stands; the order of the options counts")
+    modified.add_argument("instance", help="its id")
+    modified.set_defaults(commands=[])
+    _add_commands(modified, {"--cancel": Change.CANCEL, "--before": Change.BEFORE, "--after": Change.AFTER})
+    modified.add_argument("--variables", default="{}", help="a JSON object, set for what is started")
+    modified.add_argument("--reason", default="")
+    again = actions.add_parser("restart", help="start an instance like one that has ended")
+    again.add_argument("instance", help="the id of the one that has ended")
+    again.set_defaults(commands=[])
+    _add_commands(again, {"--before": Change.BEFORE, "--after": Change.AFTER})
+    again.add_argument("--variables", default="{}", help="a JSON object, in addition to those that it ended with")
+    retried = actions.add_parser("retry", help="do again what has failed in an instance")
+    retried.add_argument("instance", help="its id")
+    retried.add_argument("--element", help="only at this element")
+    retried.add_argument("--retries", type=int, default=1)
+
+
+def _add_commands(parser: ArgumentParser, options: dict[str, Change]) -> None:
+    told = {Change.CANCEL: "end all that stands there", Change.BEFORE: "begin there", Change.AFTER: "go on from there"}
+    for name, change in options.items():
+        parser.add_argument(
+            name,
+            dest="commands",
+            action="append",
+            type=partial(_pair, change),
+            metavar="ELEMENT",
+            help=told[change],
+        )
+
+
+def _pair(change: Change, element: str) -> tuple[Change, str]:
+    return change, element
+
+
+def _cancel(using: str, options: Options) -> str:
+    filters = {
+        "definition_key": options["process"],
+        "definition_id": options["definition"],
+        "business_key": options["business_key"],
+        "tenant_id": options["tenant"],
+    }
+    wanted = {name: value for name, value in filters.items() if value is not None}
+    if (options["instance"] is None) == (not wanted):
+        raise CommandError("Expected the id of an instance, or options that say which ones are meant.", returncode=2)
+    if options["instance"] is not None:
+        cancel(id_in(options["instance"]), options["reason"], using=using)
+        return "Cancelled."
+    batch = cancel_all(ProcessInstance.objects.using(using).filter(**wanted), options["reason"])
+    return f"The batch {batch.id} cancels them: {batch.progress().total} jobs."
+
+
+def _suspend(using: str, options: Options) -> str:
+    moved = suspend(
+        _target(options["target"]),
+        version=options["version"],
+        tenant_id=options["tenant"],
+        at=options["at"],
+        until=options["until"],
+        include_instances=not options["without_instances"],
+        using=using,
+    )
+    return f"Suspended; {moved} jobs moved now."
+
+
+def _activate(using: str, options: Options) -> str:
+    scope: dict[str, Any] = {"version": options["version"], "tenant_id": options["tenant"]}
+    moved = activate(_target(options["target"]), at=options["at"], using=using, **scope)
+    return f"Activated; {moved} jobs may run again."
+
+
+def _modify(using: str, options: Options) -> str:
+    variables = variables_in(options["variables"])
+    commands: list[Command] = [
+        command(change, element, None if change is Change.CANCEL else variables)
+        for change, element in options["commands"]
+    ]
+    modify_instance(id_in(options["instance"]), commands, options["reason"], using=using)
+    return "Modified."
+
+
+def _restart(using: str, options: Options) -> str:
+    chosen = {kind: [each for change, each in options["commands"] if change is kind] for kind in Change}
+    row = restart(
+        id_in(options["instance"]),
+        before=chosen[Change.BEFORE],
+        after=chosen[Change.AFTER],
+        variables=variables_in(options["variables"]),
+        using=using,
+    )
+    return f"{row.pk} {row.state}"
+
+
+def _retry(using: str, options: Options) -> str:
+    count = set_retries(id_in(options["instance"]), options["retries"], element=options["element"], using=using)
+    return f"{count} dead letters have retries again."
+
+
+CHANGES: dict[str, Callable[[str, Options], str]] = {
+    "cancel": _cancel,
+    "suspend": _suspend,
+    "activate": _activate,
+    "modify": _modify,
+    "restart": _restart,
+    "retry": _retry,
+}
+
+
+def id_in(text: str) -> UUID:
+    """The id that an argument is. Raises CommandError."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise CommandError(f"Expected the id of an instance, got {text!r}.", returncode=2) from None
+
+
+def _target(text: str) -> Target:
+    try:
+        return UUID(text)
+    except ValueError:
+        return text
+
+
+def variables_in(text: str) -> dict[str, Any]:
+    """The JSON object that ``--variables`` is. Raises CommandError."""
+    try:
+        variables = json.loads(text)
+    except ValueError as error:
+        raise CommandError(f"--variables: expected a JSON object ({error}).", returncode=2) from error
+    if not isinstance(variables, dict):
+        raise CommandError("--variables: expected a JSON object.", returncode=2)
+    return variables

@@ -1,0 +1,74 @@
+"""The job definitions of a deployed process: one for each kind of job that one of its elements has (ACT_RU_JOBDEF).
+
+Their ids are ``key#element#kind``, the same in all versions; the latest that is deployed decides what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from jobexec.operations.nodes.deployments import write_job_definitions
+from jobexec.retry import RetryPlan
+
+from ..definition import JobOptions, Kind, Mode, Node, Process, Trigger, Value
+from ..engine.rows import JobKind
+from ..store.columns import INNER, MESSAGE, job_definition_id
+from ..store.jobs import CONTINUE, RECEIVE, STEP, TIMER
+from ..store.starts import START
+
+
+def record(using: str, process: Process) -> None:
+    """Write the rows of a process that is being deployed, in its transaction; what operators have set stays."""
+    write_job_definitions(job_definitions(process), using=using)
+
+
+def job_definitions(process: Process) -> list[dict[str, Any]]:
+    """The columns of each, in the order of the file."""
+    return [row for node in process.nodes for row in _of_node(process, node)]
+
+
+def _of_node(process: Process, node: Node) -> Iterator[dict[str, Any]]:
+    inner = node.loop.jobs if node.loop is not None else node.jobs
+    if node.jobs.before or node.jobs.after:
+        yield _row(process, node, JobKind.CONTINUE, CONTINUE, node.jobs)
+    if node.loop is not None and (inner.before or inner.after):
+        yield _row(process, node, INNER, CONTINUE, inner)
+    if node.trigger is Trigger.TIMER:
+        starts = node.kind is Kind.START_EVENT and node.parent is None
+        yield _row(process, node, JobKind.TIMER, START if starts else TIMER, node.jobs)
+    if node.trigger is Trigger.MESSAGE and node.event is not None and node.event.key is not None:
+        yield _row(process, node, MESSAGE, RECEIVE, node.jobs)
+    if node.work is not None and node.work.mode is Mode.OUTSIDE:
+        batch = node.loop is not None and node.loop.batch
+        kind = JobKind.BATCH if batch else JobKind.RUN
+        yield _row(process, node, kind, f"{STEP}{node.work.handler}", inner, atomic=False)
+    if node.work is not None and node.work.mode is Mode.EXTERNAL:
+        topic = node.work.topic if isinstance(node.work.topic, str) else ""
+        yield _row(process, node, JobKind.EXTERNAL, topic, inner, atomic=False)
+
+
+def _row(
+    process: Process, node: Node, kind: str, handler: str, options: JobOptions, *, atomic: bool = True
+) -> dict[str, Any]:
+    """An expression has no value before there is a job, so its column has the default."""
+    return {
+        "id": job_definition_id(process.key, node.id, kind),
+        "handler_type": handler,
+        "process_definition_key": process.key,
+        "category": options.category if isinstance(options.category, str) else "default",
+        "priority": _number(options.priority if options.priority is not None else process.priority),
+        "retry_plan": _plan(options.retry_plan if options.retry_plan is not None else process.retry_plan),
+        "exclusive": options.exclusive,
+        "atomic": atomic,
+        "sensitive": [],
+    }
+
+
+def _number(value: Value) -> int:
+    text = str(value).strip()
+    return int(text) if text.removeprefix("-").isdecimal() else 0
+
+
+def _plan(value: Value) -> str:
+    return str(RetryPlan.parse(value)) if isinstance(value, str) and value else ""

@@ -1,0 +1,69 @@
+"""Cancel any number of instances, as a batch of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from jobexec.handlers.batch import JobBatch, batch
+from jobexec.handlers.calls import JobCall
+from jobexec.handlers.context import JobContext
+from jobexec.handlers.decorator import job
+from jobexec.operations.audit import audited, note
+
+from ..exceptions import InstanceOver
+from ..models import ProcessInstance
+from ..models.instance import RUNNING
+from .instances import INSTANCE, cancel
+
+#: Instances of one job.
+_PAGE = 50
+
+
+@audited
+def cancel_all(instances: QuerySet[ProcessInstance], reason: str = "") -> JobBatch:
+    """Cancel those of the instances that run now and were called by no other, in jobs of 50 each; returns their batch.
+
+    The batch shows how far they are, and can be stopped. What has ended meanwhile is left alone; a job with an instance
+    that cannot be cancelled cancels the others and fails.
+    """
+    using, count = instances.db, 0
+
+    def calls() -> Iterator[JobCall]:
+        nonlocal count
+        for page in _pages(instances):
+            count += len(page)
+            yield cancel_page.using(database=using).s([str(id) for id in page], reason)
+
+    with batch(name="Cancel process instances", using=using) as made:
+        made.add_many(calls())
+    note(using, INSTANCE, new={"reason": reason, "batch": str(made.id)}, scope={"instances": count}, count=count)
+    return made
+
+
+def _pages(instances: QuerySet[ProcessInstance]) -> Iterator[list[UUID]]:
+    """By primary key: the jobs of the first pages run while the last ones are read."""
+    running = instances.filter(state__in=RUNNING, parent_execution_id=None).order_by("pk").values_list("pk", flat=True)
+    last = None
+    while page := list((running.filter(pk__gt=last) if last else running)[:_PAGE]):
+        yield page
+        last = page[-1]
+
+
+@job(name="jobexec.processes.cancel", exclusive=False)
+def cancel_page(context: JobContext, instances: list[str], reason: str) -> int:
+    """Cancel each in a transaction of its own; returns how many were running."""
+    done, failed = 0, None
+    for id in instances:
+        try:
+            cancel(UUID(id), reason, using=context.using)
+            done += 1
+        except InstanceOver:
+            pass
+        except Exception as error:
+            failed = error
+    if failed is not None:
+        raise failed
+    return done

@@ -1,0 +1,138 @@
+"""Change by hand where an instance stands, and run one again that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from jobexec.exceptions import InvalidJob
+from jobexec.operations.audit import audited, note
+from jobexec.sensitive import HIDDEN
+
+from ..engine.inputs import Change, Command, Modified
+from ..exceptions import InstanceOver, InstanceRunning
+from ..handlers.results import check_variables
+from ..handlers.starting import start_instance
+from ..handlers.stepping import proceed
+from ..models import ProcessInstance
+from ..models.instance import RUNNING
+from ..store import load
+from .instances import INSTANCE
+from .suspend import which
+
+
+class Modification:
+    """Changes of a running instance, collected; nothing happens before :meth:`execute` (Camunda: modification)."""
+
+    def __init__(self, instance: ProcessInstance | UUID, using: str | None = None) -> None:
+        self.database, self.instance = which(instance, using)
+        self.commands: tuple[Command, ...] = ()
+
+    def cancel(self, element: str) -> Modification:
+        """End all that stands at an element, with its jobs, tasks and incidents, and a scope that is empty then."""
+        return self._add(Change.CANCEL, element, None)
+
+    def start_before(self, element: str, variables: Mapping[str, Any] | None = None) -> Modification:
+        """Let an element begin, asynchronously if it is; in the scope that runs, or in a new one."""
+        return self._add(Change.BEFORE, element, variables)
+
+    def start_after(self, element: str, variables: Mapping[str, Any] | None = None) -> Modification:
+        """Go on as if an element were done, by the flows that leave it."""
+        return self._add(Change.AFTER, element, variables)
+
+    def _add(self, change: Change, element: str, variables: Mapping[str, Any] | None) -> Modification:
+        self.commands = (*self.commands, command(change, element, variables))
+        return self
+
+    def execute(self, reason: str = "") -> None:
+        """Make all changes in one step, in the caller's transaction, in the order in which they were given.
+
+        An instance of which nothing is left is cancelled for this ``reason``. Raises InstanceOver, and
+        :class:`~jobexec.processes.engine.exceptions.StepError` if a change does not fit; then nothing has happened.
+        """
+        modify_instance(self.instance, self.commands, reason, using=self.database)
+
+
+def modify(instance: ProcessInstance | UUID, *, using: str | None = None) -> Modification:
+    """Describe what is to change: ``modify(instance).cancel("pay").start_before("ship").execute()``."""
+    return Modification(instance, using)
+
+
+@audited
+def modify_instance(
+    instance: ProcessInstance | UUID, commands: Sequence[Command], reason: str = "", *, using: str | None = None
+) -> None:
+    """What :meth:`Modification.execute` does."""
+    database, id = which(instance, using)
+    if not commands:
+        raise InvalidJob("commands: expected at least one change, got none.")
+    root = load.root_of(database, id)
+    with transaction.atomic(using=database):
+        event = Modified(id, tuple(commands), reason)
+        done = proceed(database, root, event, savepoint=False) if root is not None else None
+        if done is not None:
+            note(database, INSTANCE, id, new={"commands": _told(commands), "reason": reason})
+    if done is None:
+        raise InstanceOver(f"The process instance {id} has ended, is being compensated, or is not there.")
+
+
+@audited
+def restart(
+    instance: ProcessInstance | UUID,
+    *,
+    before: str | Sequence[str] | None = None,
+    after: str | Sequence[str] | None = None,
+    variables: Mapping[str, Any] | None = None,
+    user: str = "",
+    using: str | None = None,
+) -> ProcessInstance:
+    """Start a new instance of the same definition with the variables and the business key of one that has ended.
+
+    It begins ``before`` or ``after`` elements (each one id, or several), without them at its start event. ``variables``
+    are set in addition. What SENSITIVE names was not kept, so it must be given. Returns the new row. Raises
+    InstanceRunning, InvalidJob for a variable that is missing, ProcessInstance.DoesNotExist, and what
+    :func:`~jobexec.processes.start` raises.
+    """
+    database, id = which(instance, using)
+    with transaction.atomic(using=database):
+        row = ProcessInstance.objects.using(database).get(pk=id)
+        if row.state in RUNNING:
+            raise InstanceRunning(f"The process instance {id} is running; modify it instead.")
+        found = {**(row.final_variables or {}), **(variables or {})}
+        if missing := sorted(name for name, value in found.items() if value == HIDDEN):
+            raise InvalidJob(f"variables: expected {', '.join(missing)}, whose values were not kept (SENSITIVE).")
+        commands = [
+            *(command(Change.BEFORE, element, None) for element in _several(before)),
+            *(command(Change.AFTER, element, None) for element in _several(after)),
+        ]
+        made = start_instance(
+            database,
+            row.definition_id,
+            business_key=row.business_key,
+            variables=found,
+            tenant_id=row.tenant_id,
+            user=user,
+            commands=tuple(commands),
+        )
+        note(database, INSTANCE, id, new={"started": str(made.pk), "commands": _told(commands)}, tenant=row.tenant_id)
+        return made
+
+
+def command(change: Change, element: str, variables: Mapping[str, Any] | None) -> Command:
+    """A change with variables that can be stored. Raises InvalidJob."""
+    if not isinstance(element, str) or not element:
+        raise InvalidJob(f"element: expected the id of an element, got {element!r}.")
+    given = dict(variables or {})
+    check_variables(given)
+    return Command(change, element, given)
+
+
+def _several(elements: str | Sequence[str] | None) -> Sequence[str]:
+    return (elements,) if isinstance(elements, str) else elements or ()
+
+
+def _told(commands: Sequence[Command]) -> list[str]:
+    return [f"{each.change.value} {each.element}" for each in commands]

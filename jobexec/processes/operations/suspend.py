@@ -1,0 +1,108 @@
+"""Suspend and activate processes: all instances of a definition, or one of them; jobexec holds their jobs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import router, transaction
+
+from jobexec.exceptions import InvalidJob
+from jobexec.operations import activate as activate_jobs
+from jobexec.operations import suspend as suspend_jobs
+from jobexec.operations.audit import audited
+
+from ..exceptions import InstanceOver
+from ..models import ProcessDefinition, ProcessInstance
+from ..store import definitions, load
+
+#: An instance, or the key of a process.
+Target = ProcessInstance | UUID | str
+
+
+@audited
+def suspend(
+    target: Target,
+    *,
+    version: int | None = None,
+    tenant_id: str | None = None,
+    at: datetime | None = None,
+    until: datetime | None = None,
+    include_instances: bool = True,
+    using: str | None = None,
+) -> int:
+    """Suspend an instance, or by its key a process: from now or from ``at``, without an end or ``until`` a date.
+
+    Jobs do not run, including those that are made later; running ones finish. Of a process, no instance can be started,
+    and of its instances, or of the one that is named, no task can be claimed or completed and no message correlated:
+    the callers get :class:`~jobexec.processes.exceptions.Suspended`. Setting variables, modifying and cancelling remain
+    possible. Instances that it has called are processes of their own (Camunda's rule).
+
+    ``version`` names one version of a process, ``tenant_id`` the process of a tenant ('': of none); otherwise all are
+    meant. ``include_instances=False`` leaves alone what was there before, except for the jobs that it makes from then
+    on. Returns how many jobs were moved now. Raises InstanceOver, UnknownProcess, and InvalidJob for a wrong date.
+    """
+    dates: dict[str, Any] = {"at": at, "until": until}
+    if not isinstance(target, str):
+        return _with_instance(target, version, tenant_id, using, lambda **scope: suspend_jobs(**scope, **dates))
+    database, scope = _scope(target, version, tenant_id, using)
+    moved = suspend_jobs(using=database, **dates, include_jobs=include_instances, **scope)
+    assert isinstance(moved, int)
+    return moved
+
+
+@audited
+def activate(
+    target: Target,
+    *,
+    version: int | None = None,
+    tenant_id: str | None = None,
+    at: datetime | None = None,
+    using: str | None = None,
+) -> int:
+    """Undo :func:`suspend` of the same target, now or ``at`` a date; what another suspension covers stays suspended.
+
+    Returns how many jobs may run again.
+    """
+    if not isinstance(target, str):
+        return _with_instance(target, version, tenant_id, using, lambda **scope: activate_jobs(**scope, at=at))
+    database, scope = _scope(target, version, tenant_id, using)
+    moved = activate_jobs(using=database, at=at, **scope)
+    assert isinstance(moved, int)
+    return moved
+
+
+def _with_instance(
+    target: ProcessInstance | UUID, version: int | None, tenant_id: str | None, using: str | None, act: Any
+) -> int:
+    """Under the lock of its hierarchy: a step that has begun ends first, and the next one knows."""
+    if version is not None or tenant_id is not None:
+        raise InvalidJob("version and tenant_id: expected with the key of a process, not with an instance.")
+    database, id = which(target, using)
+    with transaction.atomic(using=database):
+        root = load.root_of(database, id)
+        if root is None or load.locked(database, root) is None:
+            raise InstanceOver(f"The process instance {id} has ended, or is not there.")
+        moved: int = act(using=database, process_instance_id=str(id))
+        return moved
+
+
+def _scope(key: str, version: int | None, tenant: str | None, using: str | None) -> tuple[str, dict[str, Any]]:
+    database = using or router.db_for_write(ProcessDefinition)
+    if version is not None:
+        return database, {"process_definition_id": definitions.version(database, key, version, tenant or "").pk}
+    rows = ProcessDefinition.objects.using(database).filter(key=key)
+    if tenant is not None:
+        rows = rows.filter(tenant_id=tenant)
+    if not rows.exists():
+        raise definitions.unknown(key, "" if tenant is None else f" for the tenant {tenant!r}")
+    scope = {"process_definition_key": key}
+    return database, scope if tenant is None else scope | {"tenant_id": tenant}
+
+
+def which(instance: ProcessInstance | UUID, using: str | None) -> tuple[str, UUID]:
+    """The database and the id of an instance that a caller names."""
+    if isinstance(instance, ProcessInstance):
+        return using or instance._state.db or router.db_for_write(ProcessInstance), instance.pk
+    return using or router.db_for_write(ProcessInstance), instance

@@ -1,0 +1,258 @@
+"""Explain why an instance waits, from its current rows alone: one reason for each execution that stands somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from jobexec.models import AbstractJob, BlockedJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
+from jobexec.operations.values.humanize import both
+from jobexec.operations.why.facts import Reason, iso
+
+from ..definition import Kind, Process
+from ..engine.rows import State
+from ..models import EventSubscription, Execution, TaskCandidate, UserTask
+from ..models.instance import RUNNING
+from ..store.jobs import TIMER
+from .query import InstanceView
+
+#: Reasons of these codes are told first: nothing goes on without an operator.
+_GRAVE = ("dead_letter", "no_job", "nothing")
+#: Alike reasons are told this often, then counted.
+_TOLD = 3
+
+
+def why(view: InstanceView, process: Process | None, now: datetime) -> list[Reason]:
+    """Why the instance waits, what needs an operator first. The texts are in the active language.
+
+    ``details`` has ``element`` and ``since``, and the ids ``job``, ``task`` or ``instance`` of what it waits for.
+    ``process`` is the definition, None if it is gone. One statement, for the candidates of its tasks.
+    """
+    instance = view.instance
+    if instance.state not in RUNNING:
+        return [_over(view, now)]
+    found = list(_Explanation(view, process, now).reasons())
+    if not found:
+        text = _("It is running, but nothing of it waits. manage.py processes check tells more.")
+        found = [Reason("nothing", text)]
+    return sorted(found, key=lambda reason: reason.code not in _GRAVE)
+
+
+def shortened(reasons: Iterable[Reason]) -> list[Reason]:
+    """The first of the reasons that are alike, of the same kind at the same element, and the number of the others."""
+    found: list[Reason] = []
+    for alike in _grouped((_kind(reason), reason) for reason in reasons).values():
+        found += alike[:_TOLD]
+        rest = len(alike) - _TOLD
+        if rest > 0:
+            text = ngettext("%(count)d more like this.", "%(count)d more like this.", rest) % {"count": rest}
+            found.append(Reason("more", text, {"count": rest}))
+    return found
+
+
+def _kind(reason: Reason) -> tuple[str, str]:
+    return reason.code, str(reason.details.get("element", ""))
+
+
+def _over(view: InstanceView, now: datetime) -> Reason:
+    instance = view.instance
+    ended = both(instance.end_time, now) if instance.end_time else "?"
+    values = {"state": instance.get_state_display(), "when": ended, "element": instance.end_element}
+    if instance.end_element:
+        text = _("It is over (%(state)s, %(when)s), ended by %(element)s.") % values
+    else:
+        text = _("It is over (%(state)s, %(when)s).") % values
+    return Reason("over", text, {"state": instance.state, "end_time": iso(instance.end_time)})
+
+
+class _Explanation:
+    """The rows of one instance, by what they belong to."""
+
+    def __init__(self, view: InstanceView, process: Process | None, now: datetime) -> None:
+        self.view, self.process, self.now = view, process, now
+        self.jobs = {job.pk: job for job in view.jobs}
+        self.timers = _grouped((job.execution_id, job) for job in view.jobs if job.handler_type == TIMER)
+        self.failed = {job.execution_id: job for job in view.jobs if isinstance(job, DeadLetterJob)}
+        self.subscriptions = _grouped((row.owner_id, row) for row in view.subscriptions)
+        self.tasks = {row.owner_id: row for row in view.tasks}
+
+    def reasons(self) -> Iterator[Reason]:
+        joins = set()
+        for execution in self.view.executions:
+            if execution.state == State.COMPENSABLE.value:
+                continue
+            if execution.state == State.JOINED.value:
+                if (execution.parent_id, execution.element_id) in joins:
+                    continue  # all that have arrived wait for the same
+                joins.add((execution.parent_id, execution.element_id))
+            yield from self._at(execution)
+        yield from self._events(self.view.instance.pk, "")
+
+    def _at(self, execution: Execution) -> Iterator[Reason]:
+        state = State(execution.state)
+        task = self.tasks.get(execution.pk)
+        if state is State.SCOPE:
+            pass
+        elif state is State.FAILED:
+            yield self._incident(execution, self.failed.get(str(execution.pk)))
+        elif execution.job_id is not None:
+            yield self._job(execution, self.jobs.get(execution.job_id))
+        elif state is State.JOINED:
+            yield self._join(execution)
+        elif execution.called_instance_id is not None:
+            yield self._called(execution)
+        elif task is not None:
+            yield self._task(execution, task)
+        elif not self._waits_for_events(execution):
+            text = _("%(element)s waits, since %(since)s.")
+            yield self._reason("waits", text, execution)
+        yield from self._events(execution.pk, execution.element_id)
+
+    def _reason(self, code: str, text: str, execution: Execution, **values: Any) -> Reason:
+        since = both(execution.entered_at, self.now) if execution.entered_at else "?"
+        told = {"element": self._name(execution.element_id), "since": since, **values}
+        details = {"element": execution.element_id, "since": iso(execution.entered_at)}
+        details |= {name: str(value) for name, value in values.items() if isinstance(value, UUID)}
+        return Reason(code, text % told, details)
+
+    def _name(self, element: str) -> str:
+        node = self.process.find(element) if self.process else None
+        return f"{node.name} ({element})" if node is not None and node.name else element
+
+    # What an execution waits for.
+
+    def _waits_for_events(self, execution: Execution) -> bool:
+        return bool(self.subscriptions.get(execution.pk) or self.timers.get(str(execution.pk)))
+
+    def _incident(self, execution: Execution, job: AbstractJob | None) -> Reason:
+        if job is None:
+            return self._reason("no_job", _("%(element)s has failed, and its dead letter is gone."), execution)
+        text = _("%(element)s has an incident: %(exception)s Requeue its dead letter to try again.")
+        return self._reason("dead_letter", text, execution, job=job.pk, exception=_sentence(job.exception_message))
+
+    def _job(self, execution: Execution, job: AbstractJob | None) -> Reason:
+        if job is None:
+            text = _("%(element)s waits for a job that is not there. Its transaction may have just ended.")
+            return self._reason("no_job", text, execution)
+        if isinstance(job, DeadLetterJob):
+            return self._incident(execution, job)
+        code, text, values = _told_of(job, self.now)
+        return self._reason(code, text, execution, job=job.pk, **values)
+
+    def _join(self, execution: Execution) -> Reason:
+        missing = ", ".join(self._name(id) for id in self._missing(execution))
+        if not missing:
+            return self._reason("join", _("%(element)s waits for the other ways that lead to it."), execution)
+        text = _("%(element)s joins several ways, and waits for: %(missing)s.")
+        return self._reason("join", text, execution, missing=missing)
+
+    def _missing(self, execution: Execution) -> list[str]:
+        """From where a join still waits for tokens."""
+        node = self.process.find(execution.element_id) if self.process else None
+        if node is None or self.process is None:
+            return []
+        here = [other for other in self.view.executions if other.parent_id == execution.parent_id]
+        arrived = {other.flow_id for other in here if other.element_id == node.id and other.state == State.JOINED.value}
+        flows = [flow for flow in self.process.incoming(node.id) if flow.id not in arrived]
+        if node.kind is Kind.PARALLEL_GATEWAY:
+            return [flow.source for flow in flows]
+        behind = {id for flow in flows for id in self.process.behind(flow.id)}
+        coming = [other.element_id for other in here if other.element_id in behind and other.element_id != node.id]
+        return list(dict.fromkeys(coming))
+
+    def _called(self, execution: Execution) -> Reason:
+        called = next((row for row in self.view.called if row.pk == execution.called_instance_id), None)
+        text = _("%(element)s waits for the called instance %(called)s, since %(since)s.")
+        named = called or execution.called_instance_id
+        return self._reason("called", text, execution, called=str(named), instance=execution.called_instance_id)
+
+    def _task(self, execution: Execution, task: UserTask) -> Reason:
+        values: dict[str, Any] = {"task": task.pk, "assignee": task.assignee}
+        if task.assignee:
+            text = _("%(element)s is a task of %(assignee)s, since %(since)s.")
+        elif candidates := self._candidates.get(task.pk):
+            text = _("%(element)s is a task that nobody has claimed, since %(since)s. Candidates: %(candidates)s.")
+            values["candidates"] = ", ".join(candidates)
+        else:
+            text = _("%(element)s is a task that nobody has claimed, since %(since)s.")
+        return self._reason("task", text, execution, **values)
+
+    @cached_property
+    def _candidates(self) -> dict[UUID, list[str]]:
+        using = self.view.instance._state.db or "default"
+        rows = TaskCandidate.objects.using(using).filter(task_id__in=[task.pk for task in self.view.tasks])
+        return _grouped((row.task_id, row.name) for row in rows.order_by("kind", "name"))
+
+    # What can happen to it meanwhile.
+
+    def _events(self, owner: UUID, element: str) -> Iterator[Reason]:
+        for row in self.subscriptions.get(owner, []):
+            yield self._subscription(row, row.element_id == element)
+        for job in self.timers.get(str(owner), []):
+            yield self._timer(job, job.failed_activity_id == element)
+
+    def _subscription(self, row: EventSubscription, own: bool) -> Reason:
+        values = {"element": self._name(row.element_id), "name": row.name, "key": row.key}
+        values["since"] = both(row.create_time, self.now)
+        if row.kind == "signal":
+            text = _("%(element)s waits for the signal %(name)s, since %(since)s.")
+        elif row.key:
+            text = _("%(element)s waits for the message %(name)s with the key %(key)s, since %(since)s.")
+        else:
+            text = _("%(element)s waits for the message %(name)s, since %(since)s.")
+        details = {"element": row.element_id, "name": row.name, "key": row.key, "since": iso(row.create_time)}
+        return Reason(row.kind if own else f"{row.kind}_beside", text % values, details)
+
+    def _timer(self, job: AbstractJob, own: bool) -> Reason:
+        element = job.failed_activity_id
+        details = {"element": element, "job": str(job.pk), "due_date": iso(job.due_date)}
+        if isinstance(job, DeadLetterJob):
+            values = {"element": self._name(element), "exception": _sentence(job.exception_message)}
+            text = _("%(element)s has an incident: %(exception)s Requeue its dead letter to try again.")
+            return Reason("dead_letter", text % values, details)
+        due = both(job.due_date or job.create_time, self.now)
+        text = _("%(element)s fires at %(due)s.") % {"element": self._name(element), "due": due}
+        return Reason("timer" if own else "timer_beside", text, details)
+
+
+def _told_of(job: AbstractJob, now: datetime) -> tuple[str, str, dict[str, Any]]:
+    """What is with a job that is no dead letter: a code, a text, and the values in it."""
+    due = both(job.due_date, now) if job.due_date else "?"
+    if isinstance(job, ExternalWorkerJob):
+        if job.lock_owner is not None:
+            return "worker", _("%(element)s: the worker %(worker)s has its job."), {"worker": job.lock_owner}
+        return (
+            "worker",
+            _("%(element)s waits for a worker that fetches jobs of type %(type)s."),
+            {"type": job.handler_type},
+        )
+    if isinstance(job, SuspendedJob):
+        return "suspended", _("%(element)s: its job is suspended."), {}
+    if isinstance(job, BlockedJob):
+        return "blocked", _("%(element)s: its job waits for the resource %(resource)s."), {"resource": job.resource}
+    if isinstance(job, TimerJob) and job.attempts:
+        text = _("%(element)s: attempt %(made)d of its job failed, the next one is due at %(due)s: %(exception)s")
+        return "retry", text, {"made": job.attempts, "due": due, "exception": job.exception_message}
+    if isinstance(job, TimerJob):
+        return "due", _("%(element)s: its job is due at %(due)s."), {"due": due}
+    if isinstance(job, Job) and job.locked:
+        return "running", _("%(element)s: its job is in progress."), {}
+    return "executable", _("%(element)s: its job waits for an executor."), {}
+
+
+def _sentence(text: str) -> str:
+    line = text.strip().partition("\n")[0][:300] or "?"
+    return line if line.endswith((".", "!", "?")) else f"{line}."
+
+
+def _grouped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
+    groups: dict[Any, list[Any]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups

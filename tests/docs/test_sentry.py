@@ -1,0 +1,76 @@
+"""The example of the how-to guide about Sentry, with the real SDK."""
+
+import pytest
+import sentry_sdk
+from django.conf import settings as django_settings
+from sentry_sdk.transport import Transport
+
+from docs.examples import sentry
+from jobexec.models import DeadLetterJob
+from jobexec.signals import job_dead_lettered
+from tests.support.executor import run_one
+from tests.support.factories import make_job
+
+pytestmark = pytest.mark.transactional
+
+
+class Kept(Transport):
+    """Keeps what would be sent."""
+
+    def __init__(self):
+        super().__init__()
+        self.events = []
+
+    def capture_envelope(self, envelope):
+        self.events += [item.payload.json for item in envelope.items if item.payload.json]
+
+
+@pytest.fixture
+def events():
+    kept = Kept()
+    client = sentry_sdk.Client(
+        dsn="https://key@sentry.invalid/1",
+        transport=kept,
+        traces_sample_rate=1.0,
+        default_integrations=False,
+        enable_backpressure_handling=False,
+    )
+    before = sentry_sdk.get_global_scope().client
+    sentry_sdk.get_global_scope().set_client(client)  # all threads have it
+    yield kept.events
+    sentry_sdk.get_global_scope().set_client(before)
+
+
+@pytest.fixture(autouse=True)
+def connected(settings, alias):
+    middleware = [f"{sentry.__name__}.with_sentry"]
+    settings.JOBEXEC = {**django_settings.JOBEXEC, "ENGINES": {alias: {}}, "MIDDLEWARE": middleware}
+    yield
+    job_dead_lettered.disconnect(sentry.report)
+
+
+def test_a_dead_letter_is_an_issue_of_its_group_and_each_run_a_transaction(alias, handle, events):
+    job_dead_lettered.connect(sentry.report)
+
+    def charge(order_id):
+        raise ConnectionError(f"no answer for {order_id}")
+
+    handle(charge, name="tests.charge", retries="R2/PT0S")
+    for order in (1, 2):
+        job = make_job(
+            alias, handler_type="tests.charge", handler_configuration={"args": [order], "kwargs": {}}, retries=1
+        )
+        run_one(alias)
+    transactions = [event for event in events if event.get("type") == "transaction"]
+    assert [(each["transaction"], each["contexts"]["trace"]["op"]) for each in transactions] == [
+        ("tests.charge", "queue.process")
+    ] * 2
+    assert transactions[1]["tags"]["job.id"] == str(job.pk)
+    issues = [event for event in events if event.get("exception")]
+    assert [issue["exception"]["values"][-1]["value"] for issue in issues] == ["no answer for 1", "no answer for 2"]
+    (group,) = {tuple(issue["fingerprint"]) for issue in issues}
+    assert group == ("jobexec", DeadLetterJob.objects.using(alias).first().fingerprint)
+    assert issues[1]["contexts"]["job"]["id"] == str(job.pk)
+    assert issues[1]["tags"]["job.engine"] == alias
+    frames = [frame["function"] for frame in issues[0]["exception"]["values"][-1]["stacktrace"]["frames"]]
+    assert frames[-1] == "charge"

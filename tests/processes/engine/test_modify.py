@@ -1,0 +1,236 @@
+"""What an operator changes by hand: cancel, start before, start after; and instances that begin in the middle."""
+
+from tests.processes.support.scenarios import scenarios
+
+
+@scenarios("""
+from one activity to another
+    start -> a -> b -> end
+    ---
+    start => a
+    modify cancel:a before:b => b
+    history => start a!
+    complete b => completed
+    end => end
+
+after an activity, by the flows that leave it
+    start -> a -> dec?
+    dec -[n > 1]-> b
+    dec -[else]-> c
+    ---
+    start => a
+    modify cancel:a after:a n=5 => b
+    var n => 5
+    modify cancel:b after:a n=0 => c
+
+one beside the other
+    start -> a -> end
+    ---
+    start => a
+    modify before:a => a a
+    complete a => a
+    modify before:a before:a => a a a
+    modify cancel:a => cancelled
+
+an asynchronous activity begins by its job
+    start -> a -> b -> end
+    b = service charge -> amount async
+    ---
+    start => a
+    modify cancel:a before:b => b<
+    run b => completed
+    calls => b
+
+the job of what is cancelled goes, and its timers and subscriptions
+    start -> a -> b -> end
+    a = service charge -> amount async
+    t = boundary b timer in PT1H
+    t -> x
+    m = boundary b message paid
+    m -> x
+    ---
+    start => a<
+    modify cancel:a before:b => b
+    jobs => timer:t
+    waits => message:paid
+    modify cancel:b before:a => a<
+    jobs => continue:a
+    waits =>
+
+nothing is left
+    start -> a -> end
+    ---
+    start => a
+    modify cancel:a => cancelled
+    history => start a!
+
+what does not stand there, and what there is not
+    start -> a -> b -> end
+    ---
+    start => a
+    modify cancel:b before:a => BadChange b
+    modify before:x => BadChange x
+    modify cancel:x => BadChange x
+    modify after:end => BadChange end
+
+an incident is left behind
+    start -> a -> b -> end
+    a = service error:E1
+    ---
+    start => a!
+    incidents => a
+    modify cancel:a after:a => b
+    incidents =>
+
+into a sub-process, which begins for that
+    start -> a -> sub -> end
+    sub: s -> x -> y -> e
+    t = boundary sub timer in PT1H
+    t -> late
+    ---
+    start => a
+    modify cancel:a before:y => sub(y)
+    jobs => timer:t
+    history => start a!
+    complete y => completed
+
+its own event sub-processes are armed
+    start -> a -> sub -> end
+    sub: s -> x -> e
+    sub: h
+    h = eventsub
+    h: hs -> b -> he
+    hs = start message stop
+    he = end
+    ---
+    start => a
+    modify cancel:a before:x => sub(x)
+    waits => message:stop
+    message stop => sub(h(b))
+    modify before:hs => BadChange hs
+    modify before:h => BadChange h
+    modify cancel:b before:x => sub(x)
+
+into the one that runs
+    start -> sub -> end
+    sub: s -> x -> y -> e
+    ---
+    start => sub(x)
+    modify before:y => sub(x y)
+    modify cancel:x cancel:y before:y => sub(y)
+    history => start s x! y! sub!
+
+two scopes deep
+    start -> a -> sub -> end
+    sub: s -> in -> e
+    in: is -> x -> ie
+    ie = end
+    is = start
+    ---
+    start => a
+    modify cancel:a before:x => sub(in(x))
+    modify cancel:x before:a => a
+    complete a => sub(in(x))
+
+which of several
+    start -> sub -> end
+    sub = sub loop=2
+    sub: s -> x -> e
+    ---
+    start => sub(sub#0(x) sub#1(x))
+    modify before:x => BadChange x
+    modify cancel:sub before:x => BadChange x
+    modify cancel:sub before:sub => sub(sub#0(x) sub#1(x))
+    complete x@0 => sub(sub#1(x))
+    modify before:x => sub(sub#1(x x))
+
+one of several is enough
+    start -> a -> end
+    a = user loop=3
+    ---
+    start => a(a#0 a#1 a#2)
+    modify before:a => a(a#0 a#1 a#2) a(a#0 a#1 a#2)
+    modify cancel:a => cancelled
+
+one instance in a multi-instance less
+    start -> sub -> end
+    sub = sub loop=3
+    sub: s -> dec?
+    sub: dec -[loopCounter == 1]-> x -> e
+    sub: dec -[else]-> y -> e
+    ---
+    start => sub(sub#0(y) sub#1(x) sub#2(y))
+    modify cancel:x => sub(sub#0(y) sub#2(y))
+    see y nrOfInstances => 2
+    see y nrOfActiveInstances => 2
+    complete y => sub(sub#2(y))
+    complete y => completed
+
+a join counts what is put before it
+    start -> fork+ -> a, b, c -> join+ -> end
+    ---
+    start => a b c
+    modify cancel:a before:join => b c join+
+    modify cancel:b before:join => c join+ join+
+    complete c => completed
+
+at once
+    start -> fork+ -> a, b -> join+ -> d -> end
+    ---
+    start => a b
+    modify cancel:a cancel:b before:join before:join => d
+
+an inclusive join asks who can still come
+    start -> fork* -> a, b -> join* -> end
+    ---
+    start => a b
+    modify cancel:a before:join => b join+
+    complete b => completed
+
+what only events begin
+    start -> a -> end
+    t = boundary a timer in PT1H
+    t -> late -> end
+    ---
+    start => a
+    modify before:t => BadChange t
+    modify cancel:a after:t => late
+
+a called instance
+    start -> c -> end
+    c = call child
+    process child
+    start -> a -> b -> end
+    ---
+    start => c[a]
+    modify of:c cancel:a before:b => c[b]
+    modify of:c cancel:b => BadChange b
+    modify cancel:c before:c => c[a]
+    states => active cancelled active
+
+it begins in the middle
+    start -> a -> b -> sub -> end
+    sub: s -> x -> e
+    h = eventsub
+    h: hs -> z -> he
+    hs = start message stop
+    he = end
+    ---
+    begin before:b n=5 => b
+    var n => 5
+    waits => message:stop
+    complete b => sub(x)
+
+it begins at two places
+    start -> fork+ -> a, b -> join+ -> end
+    ---
+    begin before:b after:a => b join+
+    complete b => completed
+
+it begins where it cannot
+    start -> a -> end
+    ---
+    begin before:x => BadChange x
+""")
+def test_changes_by_hand(scenario):
+    scenario.run()

@@ -1,0 +1,208 @@
+"""Where an instance stands, changed by hand; and an instance that has ended, run again."""
+
+import pytest
+
+from jobexec import job
+from jobexec.exceptions import InvalidJob
+from jobexec.models import AuditLog, DeadLetterJob, Incident, Job, OperatorType
+from jobexec.operations.audit import acting
+from jobexec.operations.values.operator import Operator
+from jobexec.processes.engine.exceptions import StepError
+from jobexec.processes.exceptions import InstanceOver, InstanceRunning, Suspended
+from jobexec.processes.flows.builder import Flow
+from jobexec.processes.handlers.registry import service_task
+from jobexec.processes.models import ActivityInstance, Execution, ProcessInstance, UserTask
+from jobexec.processes.operations.deploy import deploy
+from jobexec.processes.operations.instances import cancel, set_retries
+from jobexec.processes.operations.modify import modify, restart
+from jobexec.processes.operations.start import start
+from jobexec.processes.operations.suspend import activate, suspend
+from jobexec.processes.operations.user_tasks import complete
+from tests.processes.support.bpmn import process
+
+DONE = []
+
+
+@pytest.fixture(autouse=True)
+def done():
+    DONE.clear()
+
+
+@service_task("tests.modify.pay")
+def pay(context):
+    DONE.append(context.element_id)
+    raise ValueError("no money")
+
+
+@job(name="tests.modify.step")
+def step(name, fail=False):
+    DONE.append(name)
+    if fail:
+        raise ValueError("broken")
+    return name
+
+
+ORDER = (
+    '<startEvent id="s"/><serviceTask id="pay" camunda:asyncBefore="true" '
+    'camunda:delegateExpression="${tests.modify.pay}" camunda:failedJobRetryTimeCycle="R1/PT1S"/>'
+    '<userTask id="ship"/><endEvent id="e"/><boundaryEvent id="late" attachedToRef="ship"><timerEventDefinition>'
+    '<timeDuration>PT1H</timeDuration></timerEventDefinition></boundaryEvent><endEvent id="never"/>'
+    '<sequenceFlow id="f1" sourceRef="s" targetRef="pay"/><sequenceFlow id="f2" sourceRef="pay" targetRef="ship"/>'
+    '<sequenceFlow id="f3" sourceRef="ship" targetRef="e"/><sequenceFlow id="f4" sourceRef="late" targetRef="never"/>'
+)
+
+
+@pytest.fixture
+def order(alias):
+    pytest.importorskip("lxml")
+    deploy(("p.bpmn", process(ORDER)), using=alias)
+    return start("p", business_key="4711", variables={"amount": 5}, using=alias)
+
+
+def elements(alias, instance):
+    rows = Execution.objects.using(alias).filter(instance_id=instance.pk)
+    return sorted(rows.values_list("element_id", flat=True))
+
+
+@pytest.mark.every_database
+def test_around_an_activity_that_fails(alias, order, run_jobs):
+    run_jobs()
+    assert DeadLetterJob.objects.using(alias).get().failed_activity_id == "pay"
+    modify(order, using=alias).cancel("pay").start_before("ship", {"paid": "by hand"}).execute("no bank")
+    assert elements(alias, order) == ["ship"]
+    assert not DeadLetterJob.objects.using(alias).exists()
+    assert set(Incident.objects.using(alias).values_list("state", flat=True)) == {"deleted"}
+    complete(UserTask.objects.using(alias).get(), using=alias)
+    order.refresh_from_db(using=alias)
+    assert (order.state, order.end_element) == ("completed", "e")
+    assert order.final_variables == {"amount": 5, "paid": "by hand"}
+
+
+def test_after_an_activity_and_back(alias, order):
+    modify(order.pk, using=alias).cancel("pay").start_after("pay").execute()
+    assert elements(alias, order) == ["ship"]
+    modify(order, using=alias).cancel("ship").start_before("pay").execute()
+    assert elements(alias, order) == ["pay"]
+    assert [row.handler_type for row in Job.objects.using(alias).all()] == ["jobexec.processes.continue"]
+    assert not UserTask.objects.using(alias).exists()
+    cancelled = ActivityInstance.objects.using(alias).get(element_id="ship")
+    assert cancelled.state == "cancelled"
+
+
+def test_what_does_not_fit_changes_nothing(alias, order):
+    with pytest.raises(StepError, match="ship: Nothing stands at this element"):
+        modify(order, using=alias).cancel("pay").cancel("ship").execute()
+    with pytest.raises(StepError, match="nothing: There is no such element"):
+        modify(order, using=alias).cancel("pay").start_before("nothing").execute()
+    with pytest.raises(InvalidJob, match="at least one change"):
+        modify(order, using=alias).execute()
+    with pytest.raises(InvalidJob, match="element: expected the id of an element, got 5"):
+        modify(order, using=alias).cancel(5)
+    with pytest.raises(InvalidJob, match="amount: expected JSON"):
+        modify(order, using=alias).start_before("pay", {"amount": object()})
+    assert elements(alias, order) == ["pay"]
+    assert Job.objects.using(alias).count() == 1
+
+
+def test_nothing_is_left_or_it_is_over(alias, order):
+    modify(order, using=alias).cancel("pay").execute("a mistake")
+    order.refresh_from_db(using=alias)
+    assert (order.state, order.delete_reason) == ("cancelled", "a mistake")
+    with pytest.raises(InstanceOver):
+        modify(order, using=alias).start_before("pay").execute()
+
+
+def test_a_suspended_instance_can_be_modified_and_stays_suspended(alias, order, run_jobs):
+    suspend(order, using=alias)
+    modify(order, using=alias).cancel("pay").start_before("pay").execute()
+    assert run_jobs() == []
+    activate(order, using=alias)
+    run_jobs()
+    assert DONE == ["pay"]
+
+
+@pytest.mark.every_database
+def test_restart_before_an_activity(alias, order):
+    with pytest.raises(InstanceRunning):
+        restart(order, before="ship", using=alias)
+    cancel(order, using=alias)
+    again = restart(order, before="ship", variables={"note": "again"}, user="anna", using=alias)
+    assert again.pk != order.pk
+    assert (again.business_key, again.definition_id, again.start_user) == ("4711", order.definition_id, "anna")
+    assert elements(alias, again) == ["ship"]
+    complete(UserTask.objects.using(alias).get(), using=alias)
+    again.refresh_from_db(using=alias)
+    assert (again.state, again.final_variables) == ("completed", {"amount": 5, "note": "again"})
+    assert elements(alias, restart(again, using=alias)) == ["pay"]
+    assert elements(alias, restart(again, after=["pay"], before=["pay"], using=alias)) == ["pay", "ship"]
+
+
+def test_restart_is_refused(alias, order, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"SENSITIVE": ["amount"]}}
+    cancel(order, using=alias)
+    with pytest.raises(InvalidJob, match=r"variables: expected amount, whose values were not kept \(SENSITIVE\)"):
+        restart(order, before="ship", using=alias)
+    with pytest.raises(StepError, match="There is no such element"):
+        restart(order, before="x", variables={"amount": 5}, using=alias)
+    suspend("p", using=alias)
+    with pytest.raises(Suspended):
+        restart(order, before="ship", variables={"amount": 5}, using=alias)
+    assert ProcessInstance.objects.using(alias).count() == 1
+    activate("p", using=alias)
+    restart(order, before="ship", variables={"amount": 5}, using=alias)
+
+
+def shop():
+    flow = Flow("shop")
+    first = flow.step(step, "charge", name="charge")
+    second = flow.step(step, "pack", True, after=first, name="pack")
+    flow.step(step, first.result, after=second, name="ship")
+    return flow
+
+
+def test_a_flow_from_a_step(alias, run_jobs):
+    instance = shop().start(using=alias)
+    run_jobs()
+    assert DONE == ["charge", "pack"]
+    modify(instance, using=alias).cancel("pack").start_before("ship").execute()
+    run_jobs()
+    assert DONE == ["charge", "pack", "charge"], "the last one gets what the first one returned"
+    instance.refresh_from_db(using=alias)
+    assert instance.state == "completed"
+    restart(instance, before="ship", using=alias)
+    run_jobs()
+    assert DONE[3:] == ["charge"]
+
+
+def test_what_failed_is_done_again(alias, order, run_jobs):
+    other = start("p", using=alias)
+    run_jobs()
+    assert set_retries(order, 1, element="ship", using=alias) == 0
+    assert set_retries(order, 2, element="pay", using=alias) == 1
+    assert Job.objects.using(alias).get().process_instance_id == str(order.pk)
+    assert set_retries(other, using=alias) == 1
+    assert len(run_jobs()) == 2
+    with pytest.raises(InvalidJob, match="retries"):
+        set_retries(order, -1, using=alias)
+
+
+def test_they_are_in_the_audit_log(alias, order):
+    with acting(Operator(OperatorType.USER, "anna")):
+        modify(order, using=alias).cancel("pay").start_before("ship").execute("no bank")
+        cancel(order, using=alias)
+        again = restart(order, before="ship", using=alias)
+    rows = AuditLog.objects.using(alias).order_by("pk").exclude(verb="cancel")
+    assert list(rows.values_list("verb", "object_type", "object_id", "new_value")) == [
+        (
+            "modify_instance",
+            "processinstance",
+            str(order.pk),
+            {"commands": ["cancel pay", "before ship"], "reason": "no bank"},
+        ),
+        (
+            "restart",
+            "processinstance",
+            str(order.pk),
+            {"started": str(again.pk), "commands": ["before ship"]},
+        ),
+    ]

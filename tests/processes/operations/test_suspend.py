@@ -1,0 +1,193 @@
+"""Suspended processes and instances: nothing goes on from outside, and no job runs."""
+
+from datetime import timedelta
+
+import pytest
+
+from jobexec.exceptions import InvalidJob
+from jobexec.models import AuditLog, Job, OperatorType, SuspendedJob, Suspension, TimerJob
+from jobexec.operations.audit import acting
+from jobexec.operations.values.operator import Operator
+from jobexec.processes.exceptions import InstanceOver, Suspended, UnknownProcess
+from jobexec.processes.models import ProcessInstance, UserTask
+from jobexec.processes.operations.deploy import deploy
+from jobexec.processes.operations.events import correlate, signal
+from jobexec.processes.operations.instances import cancel, set_variables
+from jobexec.processes.operations.start import start
+from jobexec.processes.operations.suspend import activate, suspend
+from jobexec.processes.operations.user_tasks import claim, complete, throw_error
+from jobexec.testing import ManualExecutor, controlled_clock
+from tests.processes.support.bpmn import around, definitions
+
+pytest.importorskip("lxml")
+
+TOP = '<message id="m" name="paid"/><signal id="g" name="news"/>'
+ORDER = (
+    '<startEvent id="s"/><parallelGateway id="fork"/><userTask id="approve"/>'
+    '<task id="later" camunda:asyncBefore="true"/>'
+    '<intermediateCatchEvent id="wait"><messageEventDefinition messageRef="m"/></intermediateCatchEvent>'
+    '<intermediateCatchEvent id="pause"><timerEventDefinition><timeDuration>PT1H</timeDuration></timerEventDefinition>'
+    "</intermediateCatchEvent>"
+    + "".join(
+        f'<sequenceFlow id="f{n}" sourceRef="{a}" targetRef="{b}"/>'
+        for n, (a, b) in enumerate(
+            [("s", "fork"), ("fork", "approve"), ("fork", "later"), ("fork", "wait"), ("fork", "pause")]
+        )
+    )
+)
+STARTS = (
+    '<startEvent id="s2"><messageEventDefinition messageRef="m2"/></startEvent>'
+    '<startEvent id="s3"><signalEventDefinition signalRef="g"/></startEvent>'
+    '<endEvent id="e"/><sequenceFlow id="g1" sourceRef="s2" targetRef="e"/>'
+    '<sequenceFlow id="g2" sourceRef="s3" targetRef="e"/>'
+)
+
+
+@pytest.fixture
+def order(alias):
+    processes = (
+        f'<process id="order" isExecutable="true">{ORDER}</process>'
+        f'<process id="other" isExecutable="true">{STARTS}</process>'
+        f'<process id="caller" isExecutable="true">{around(CALL)}</process>'
+    )
+    deploy(("p.bpmn", definitions(TOP + '<message id="m2" name="begin"/>' + processes)), using=alias)
+    return start("order", using=alias)
+
+
+CALL = '<callActivity id="x" calledElement="order"/>'
+WAYS = {
+    "instance": (lambda row: row, {}),
+    "its id": (lambda row: row.pk, {}),
+    "process": (lambda row: "order", {}),
+    "version": (lambda row: "order", {"version": 1}),
+    "process of no tenant": (lambda row: "order", {"tenant_id": ""}),
+}
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize("way", WAYS)
+def test_an_instance_that_is_suspended_stands_still(alias, order, way):
+    chosen, scope = WAYS[way]
+    (target, task) = chosen(order), UserTask.objects.using(alias).get()
+    assert suspend(target, **scope, using=alias) == 2
+    refused = rf"The process instance {order.pk} cannot go on: the .* is suspended"
+    for act in (
+        lambda: complete(task, using=alias),
+        lambda: claim(task, "anna", using=alias),
+        lambda: throw_error(task, "E1", using=alias),
+        lambda: correlate("paid", using=alias),
+    ):
+        with pytest.raises(Suspended, match=refused):
+            act()
+    assert ManualExecutor(alias).run_until_empty() == []
+    assert SuspendedJob.objects.using(alias).count() == 2
+    set_variables(order, {"a": 1}, using=alias)
+    assert activate(target, **scope, using=alias) == 2
+    assert (Job.objects.using(alias).count(), TimerJob.objects.using(alias).count()) == (1, 1)
+    claim(task, "anna", using=alias)
+    complete(task, user="anna", using=alias)
+    assert correlate("paid", using=alias) == 1
+    assert len(ManualExecutor(alias).run_until_empty()) == 1
+    assert not Suspension.objects.using(alias).exists()
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if "process" in way or "version" in way])
+def test_nothing_is_started_of_a_process_that_is_suspended(alias, order, way):
+    chosen, scope = WAYS[way]
+    suspend(chosen(order), **scope, using=alias)
+    with pytest.raises(Suspended, match=r"No instance of order:1:\w+ can be started"):
+        start("order", using=alias)
+    with pytest.raises(Suspended, match="can be started"):
+        start("caller", using=alias)
+    assert ProcessInstance.objects.using(alias).count() == 1
+    activate(chosen(order), **scope, using=alias)
+    start("caller", using=alias)
+
+
+def test_nor_by_a_message_or_a_signal(alias, order, run_jobs):
+    suspend("other", using=alias)
+    with pytest.raises(Suspended):
+        correlate("begin", using=alias)
+    assert signal("news", using=alias) == 1
+    run_jobs()
+    assert not ProcessInstance.objects.using(alias).filter(definition_key="other").exists()
+    activate("other", using=alias)
+    run_jobs()
+    assert ProcessInstance.objects.using(alias).filter(definition_key="other").count() == 1
+
+
+def test_an_instance_alone(alias, order):
+    other = start("order", using=alias)
+    suspend(order, using=alias)
+    (task,) = UserTask.objects.using(alias).filter(instance_id=other.pk)
+    complete(task, using=alias)
+    assert len(ManualExecutor(alias).run_until_empty()) == 1
+    start("order", using=alias)
+    assert activate(other, using=alias) == 0, "that is another suspension"
+    assert SuspendedJob.objects.using(alias).filter(process_instance_id=str(order.pk)).count() == 2
+    cancel(order, using=alias)
+    assert not SuspendedJob.objects.using(alias).exists()
+    with pytest.raises(InstanceOver):
+        suspend(order, using=alias)
+
+
+def test_without_the_instances_that_there_are(alias, order):
+    assert suspend("order", include_instances=False, using=alias) == 0
+    complete(UserTask.objects.using(alias).get(), using=alias)
+    assert len(ManualExecutor(alias).run_until_empty()) == 1
+    with pytest.raises(Suspended):
+        start("order", using=alias)
+
+
+def test_at_a_date_and_until_one(alias, order):
+    with controlled_clock() as clock:
+        hour = timedelta(hours=1)
+        assert suspend("order", at=clock.now + hour, until=clock.now + 2 * hour, using=alias) == 0
+        start("order", using=alias)
+        clock.advance(hour)
+        with pytest.raises(Suspended):
+            start("order", using=alias)
+        executor = ManualExecutor(alias)
+        executor.run_suspensions()
+        assert executor.run_until_empty() == []
+        clock.advance(hour)
+        start("order", using=alias)
+        executor.run_suspensions()
+        assert len(executor.run_until_empty()) == 5, "three tasks and the timers of two"
+
+
+def test_jobs_that_are_made_meanwhile_do_not_run(alias, order, run_jobs):
+    content = around('<userTask id="x"/>').replace('<endEvent id="e"/>', '<task id="e" camunda:asyncBefore="true"/>')
+    deploy(("q.bpmn", definitions(f'<process id="two" isExecutable="true">{content}</process>')), using=alias)
+    instance = start("two", using=alias)
+    suspend("two", include_instances=False, using=alias)
+    complete(UserTask.objects.using(alias).get(instance_id=instance.pk), using=alias)
+    suspend(order, using=alias)
+    assert run_jobs() == []
+    activate("two", using=alias)
+    assert len(run_jobs()) == 1
+
+
+def test_what_is_wrong(alias, order):
+    with pytest.raises(UnknownProcess, match="'nothing'"):
+        suspend("nothing", using=alias)
+    with pytest.raises(UnknownProcess, match="'order' is deployed for the tenant 'a'"):
+        suspend("order", tenant_id="a", using=alias)
+    with pytest.raises(UnknownProcess, match="in version 7"):
+        activate("order", version=7, using=alias)
+    with pytest.raises(ValueError, match="with the key of a process"):
+        suspend(order, version=1, using=alias)
+    with pytest.raises(InvalidJob, match="until"):
+        suspend(order, until=order.start_time - timedelta(days=1), using=alias)
+    assert not Suspension.objects.using(alias).exists()
+
+
+def test_it_is_in_the_audit_log(alias, order):
+    with acting(Operator(OperatorType.USER, "anna")):
+        suspend(order, using=alias)
+        activate("order", using=alias)
+    found = AuditLog.objects.using(alias).order_by("pk").values_list("verb", "object_type", "object_id", "count")
+    assert list(found) == [
+        ("suspend", "suspension", str(order.pk), 2),
+        ("activate", "suspension", "order", 0),
+    ]

@@ -1,0 +1,207 @@
+"""What cannot be: refused with the element that is wrong, and nothing is deployed or started by half."""
+
+import pytest
+
+from jobexec import job
+from jobexec.exceptions import InvalidJob
+from jobexec.models import BlockedJob, DeadLetterJob, ExternalWorkerJob, Job, JobDefinition, TimerJob
+from jobexec.processes.definition import InvalidProcess
+from jobexec.processes.exceptions import MismatchingMessage
+from jobexec.processes.flows.builder import Edge, Flow
+from jobexec.processes.handlers.registry import service_task
+from jobexec.processes.models import (
+    EventSubscription,
+    Execution,
+    ProcessDefinition,
+    ProcessDeployment,
+    ProcessInstance,
+    ProcessResource,
+    UserTask,
+    Variable,
+)
+from jobexec.processes.operations.deploy import deploy
+from jobexec.processes.operations.events import correlate, signal
+from jobexec.processes.operations.instances import set_variables
+from jobexec.processes.operations.start import start
+from jobexec.processes.operations.user_tasks import complete
+from tests.processes.support.bpmn import definitions, process
+
+pytest.importorskip("lxml")
+
+DEPLOYED = (ProcessDeployment, ProcessResource, ProcessDefinition, JobDefinition)
+STARTED = (ProcessInstance, Execution, Variable, UserTask, Job, TimerJob, ExternalWorkerJob, BlockedJob)
+LARGE = "x" * 100_000
+
+
+def rows(alias, *models):
+    return {model.__name__ for model in models if model.objects.using(alias).exists()}
+
+
+@service_task("tests.bad_input.nothing")
+def nothing(context):
+    pass
+
+
+@job(name="tests.bad_input.answer", retries="R2/PT0S")
+def answer(value):
+    return value
+
+
+# Files.
+
+START = '<startEvent id="s"/>'
+TASK = START + '<serviceTask id="x" {}/><sequenceFlow id="f" sourceRef="s" targetRef="x"/>'
+MESSAGE = '<message id="m" name="paid"/>'
+AT_START = '<startEvent id="{}"><messageEventDefinition messageRef="m"/></startEvent>'
+
+FILES = {
+    "broken XML": (b'<definitions><process id="p">', "file: The file is not well-formed XML"),
+    "a DOCTYPE": (b'<!DOCTYPE d SYSTEM "http://127.0.0.1:9/x">' + process(START), "file: A DOCTYPE is not accepted"),
+    "3 MB": (process(START) + b" " * 3_000_000, "file: The file has 3,000,"),
+    "6,000 elements": (definitions('<message id="m"/>' * 6_000), "file: The file has more than 5,000 elements"),
+    "an unknown handler": (
+        process(TASK.format('camunda:class="org.acme.Gone"')),
+        "x: No service task 'org.acme.Gone' is registered",
+    ),
+    "two plain start events": (
+        process(START + '<startEvent id="t"/>'),
+        "t: Its scope has another start event without an event definition",
+    ),
+    "two start events for one message": (
+        process(AT_START.format("s") + AT_START.format("t"), top=MESSAGE),
+        "t: Another start event waits for the message 'paid'",
+    ),
+    "a flow to nowhere": (
+        process(START + '<sequenceFlow id="f" sourceRef="s" targetRef="nowhere"/>'),
+        "f: Its target 'nowhere' does not exist in this process",
+    ),
+    "an expression with a method call": (
+        process(TASK.format('camunda:expression="${order.delete()}"')),
+        "x: No function 'order.delete' is registered in this project",
+    ),
+    "a call with the execution": (
+        process(TASK.format('camunda:expression="${order.delete(execution)}"')),
+        "x: .*'execution' is no value",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_refused_with_all_that_is_deployed_with_it(alias, name):
+    content, told = FILES[name]
+    good = process(TASK.format('camunda:delegateExpression="${tests.bad_input.nothing}"')).replace(b'"p"', b'"good"')
+    with pytest.raises(InvalidProcess, match=rf"bad\.bpmn: {told}"):
+        deploy(("good.bpmn", good), ("bad.bpmn", content), using=alias)
+    assert rows(alias, *DEPLOYED, EventSubscription) == set()
+    assert len(deploy(("good.bpmn", good), using=alias)) == 1
+
+
+# Flows.
+
+
+def cycle(flow):
+    first = flow.step(answer, 1)
+    second = flow.step(answer, 2, after=first)
+    first.after = (Edge(second),)
+
+
+def cycle_beside_a_start(flow):
+    start_here = flow.step(answer, 1, name="one")
+    second = flow.step(answer, 2, after=start_here, name="two")
+    third = flow.step(answer, 3, after=second, name="three")
+    second.after = (Edge(start_here), Edge(third))
+
+
+def step_of_another_flow(flow):
+    flow.step(answer, 1, after=Flow("other").step(answer, 1), name="one")
+
+
+def condition_over_another_flow(flow):
+    flow.step(answer, 1, when=Flow("other").step(answer, 1).result > 1, name="one")
+
+
+def condition_over_a_step_that_is_not_before(flow):
+    first = flow.step(answer, 1, name="one")
+    flow.step(answer, 2, when=first.result > 1, name="two")
+
+
+def condition_over_an_unknown_variable(flow):
+    flow.step(answer, 1, when=flow.variable("amount") > 1)
+
+
+@pytest.mark.parametrize(
+    ("describe", "told"),
+    [
+        (cycle, "answer: after: 'answer_2' does not come before it: a flow has no cycles"),
+        (cycle_beside_a_start, "two: after: 'three' does not come before it: a flow has no cycles"),
+        (step_of_another_flow, "one: after: <step answer of other> is of another flow"),
+        (condition_over_another_flow, r"one: <\(answer > 1\)> is of another flow"),
+        (condition_over_a_step_that_is_not_before, "two: It uses the result of 'one', which does not come before it"),
+        (condition_over_an_unknown_variable, "flow: It has no variable 'amount'"),
+    ],
+)
+def test_a_flow_is_refused(alias, describe, told):
+    flow = Flow("wrong")
+    with pytest.raises(InvalidProcess, match=told):
+        describe(flow)
+        flow.start(using=alias)
+    assert rows(alias, *DEPLOYED, *STARTED) == set()
+
+
+def test_arguments_of_a_flow_that_are_too_large(alias):
+    flow = Flow("wrong")
+    flow.step(answer, "small", after=flow.step(answer, LARGE, name="one"))
+    with pytest.raises(InvalidJob, match="one: expected at most 65,536 bytes of JSON, got 100,"):
+        flow.start(using=alias)
+    assert rows(alias, *STARTED) == set()
+
+
+def test_a_result_that_is_too_large_is_an_incident_at_its_step(alias, run_jobs, monkeypatch):
+    """The function has run. To run it again would only repeat its effects, so its retries are not spent."""
+    monkeypatch.setattr(answer, "function", lambda value: LARGE)
+    flow = Flow("large")
+    flow.step(answer, "after", after=flow.step(answer, "small", name="one"))
+    flow.start(using=alias)
+    run_jobs()
+    dead = DeadLetterJob.objects.using(alias).get()
+    assert (dead.failed_activity_id, dead.attempts) == ("one", 1)
+    assert "its result cannot be kept: result: expected at most 65,536 bytes of JSON" in dead.exception_message
+
+
+# Instances.
+
+WAITS = (
+    START + '<receiveTask id="wait" messageRef="m"/><userTask id="ask"/>'
+    '<sequenceFlow id="f" sourceRef="s" targetRef="wait"/><sequenceFlow id="g" sourceRef="wait" targetRef="ask"/>'
+)
+TOO_LARGE = "letter: expected at most 65,536 bytes of JSON, got 100,002"
+
+
+def test_a_variable_of_100_kb_is_refused_wherever_it_comes_from(alias):
+    deploy(("p.bpmn", process(WAITS, top=MESSAGE)), using=alias)
+    with pytest.raises(InvalidJob, match=TOO_LARGE):
+        start("p", variables={"letter": LARGE}, using=alias)
+    assert rows(alias, *STARTED) == set()
+    instance = start("p", using=alias)
+    with pytest.raises(InvalidJob, match=TOO_LARGE):
+        set_variables(instance, {"letter": LARGE}, using=alias)
+    with pytest.raises(InvalidJob, match=TOO_LARGE):
+        correlate("paid", variables={"letter": LARGE}, using=alias)
+    with pytest.raises(InvalidJob, match=TOO_LARGE):
+        signal("anything", {"letter": LARGE}, using=alias)
+    correlate("paid", using=alias)
+    with pytest.raises(InvalidJob, match=TOO_LARGE):
+        complete(UserTask.objects.using(alias).get(), {"letter": LARGE}, using=alias)
+    assert rows(alias, Variable, Job) == set()
+    assert UserTask.objects.using(alias).count() == 1
+
+
+def test_a_correlation_that_fits_two_reaches_neither(alias):
+    deploy(("p.bpmn", process(WAITS, top=MESSAGE)), using=alias)
+    for _ in range(2):
+        start("p", business_key="4711", using=alias)
+    with pytest.raises(MismatchingMessage, match="The message 'paid' must fit one that waits for it; 2 do"):
+        correlate("paid", business_key="4711", variables={"amount": 1}, using=alias)
+    assert EventSubscription.objects.using(alias).filter(instance_id__isnull=False).count() == 2
+    assert rows(alias, UserTask, Variable) == set()
+    assert correlate("paid", business_key="4711", all=True, using=alias) == 2
