@@ -12,14 +12,16 @@ from jobexec.handlers.decorator import job
 from jobexec.operations.enqueue.create import create_jobs
 
 from .engine.inputs import Continue, ErrorThrown, JobDone, JobFailed, Retried, Triggered
+from .engine.tokens import Tokens
 from .handlers.deliver import deliver
 from .handlers.signals import DELIVER
 from .handlers.starting import start_instance
-from .handlers.stepping import proceed
+from .handlers.stepping import proceed, proceed_beside
 from .handlers.steps import is_last
 from .operations.many import cancel_page
 from .store.incidents import RETRY
-from .store.jobs import CONTINUE, RECEIVE, THREW, TIMER, WORKED
+from .store.items import gathered
+from .store.jobs import CONTINUE, GATHERED, NOT_GATHERED, RECEIVE, THREW, TIMER, WORKED
 from .store.starts import START
 from .store.timers import following
 
@@ -30,12 +32,19 @@ __all__ = ["cancel_page"]
 def continue_token(context: JobContext, root: str, token: str) -> None:
     """Begin or leave an element. The step, and the end of this job, are one transaction."""
     event = Continue(UUID(token), context.id)
+
+    def step() -> None:
+        if context.work.exclusive:  # no other job of the instance runs meanwhile
+            proceed(context.using, UUID(root), event, savepoint=False)
+        else:
+            proceed_beside(context.using, UUID(root), event, context.work.tenant_id)
+
     if context.work.retries > 1:
-        proceed(context.using, UUID(root), event, savepoint=False)
+        step()
         return
     try:
         with transaction.atomic(using=context.using):
-            proceed(context.using, UUID(root), event, savepoint=False)
+            step()
     except Exception as error:
         failed = JobFailed(event.token, event.job, f"{type(error).__name__}: {error}")
         if not is_last(context, error) or proceed(context.using, UUID(root), failed, savepoint=False) is None:
@@ -85,6 +94,23 @@ def take_error(
     """An external worker has ended its job with an error of the business."""
     thrown = ErrorThrown(UUID(token), UUID(activity), error_code, error_message, variables)
     proceed(context.using, UUID(root), thrown, savepoint=False)
+
+
+@job(name=GATHERED, atomic=True)
+def take_items(context: JobContext, root: str, token: str) -> None:
+    """All items of a long list have their results."""
+    proceed(context.using, UUID(root), lambda tokens: gathered(tokens, UUID(token)), savepoint=False)
+
+
+@job(name=NOT_GATHERED, atomic=True)
+def fail_items(context: JobContext, root: str, token: str) -> None:
+    """Some items have failed for good. If nobody catches that, their dead letters wait for an operator."""
+
+    def event(tokens: Tokens) -> JobFailed | None:
+        found = tokens.tokens.get(UUID(token))
+        return JobFailed(found.id, found.job, "Some of its items have failed.") if found and found.job else None
+
+    proceed(context.using, UUID(root), event, savepoint=False)
 
 
 @job(name=RETRY, atomic=True)

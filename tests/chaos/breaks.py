@@ -25,6 +25,10 @@ from jobexec.operations.rows.exclusive import unlock_instances
 from jobexec.operations.schedules import firing as schedule_firing
 from jobexec.operations.settle import complete, fail, recover
 from jobexec.operations.sql.locks import atomic, lock_rows
+from jobexec.processes.engine import boundary, step, triggers
+from jobexec.processes.handlers import steps
+from jobexec.processes.models import Execution
+from jobexec.processes.store import load
 
 
 def fencing() -> None:
@@ -178,6 +182,44 @@ def rate() -> None:
     promote.permit_time_after = lambda row, rate, taken, now: now
 
 
+def root_lock() -> None:
+    """Steps of one process instance do not wait for each other."""
+    load.lock_rows = lambda rows, **how: rows
+
+
+def token_check() -> None:
+    """A timer fires wherever its token has gone meanwhile."""
+    at_token = triggers._at_token
+
+    def anywhere(moves: Any, token: Any, node: Any, variables: Any) -> bool:
+        if node.attached_to is None:
+            return at_token(moves, token, node, variables)
+        boundary.fire(moves, token, node, variables)
+        return True
+
+    def trigger(moves: Any, owner: Any, element: str, activity: Any, variables: Any) -> bool:
+        place = moves.rows.find(owner)
+        return place is not None and anywhere(moves, place, moves.process(place).node(element), variables)
+
+    step.triggers.trigger = trigger  # type: ignore[assignment]
+
+
+def job_check() -> None:
+    """A job whose step is committed already takes the job that its token waits for now for itself."""
+
+    def token_with_job(moves: Any, token: Any, job: Any, *states: Any) -> Any:
+        found = moves.rows.tokens.get(token)
+        return found if found is not None and found.state in states else None
+
+    def waiting(context: Any, job: Any = None) -> Any:
+        rows = Execution.objects.using(context.using).filter(pk=context.job.execution_id)
+        row: Any = rows.values_list("root_id", "pk", "activity_id").first()
+        return steps._Waiting(*row) if row else None
+
+    step._token_with_job = token_with_job
+    steps._waiting = waiting
+
+
 def message_look() -> None:
     """Nobody looks for the messages that are kept, or still to come, for a job that begins or ends to wait."""
     deliver._messages_of = lambda using, ids, **how: dict.fromkeys(ids)
@@ -233,6 +275,9 @@ GUARDS: dict[str, Callable[[], None]] = {
     "task-fence": task_fence,
     "resource-row": resource_row,
     "rate": rate,
+    "root-lock": root_lock,
+    "token-check": token_check,
+    "job-check": job_check,
     "message-look": message_look,
     "message-id": message_id,
     "tally": tally,

@@ -94,11 +94,14 @@ class Driver:
         django.setup()
         call_command("migrate", verbosity=0)
         from . import instrument, state
+        from .processes import flows
 
         state.make_tables()
         instrument.tell_schedules(self.journal)
         if self.mixture.schedules:
             self._timetable.save()
+        if self.mixture.processes:
+            flows.deploy("default")
         connections.close_all()  # the server may be restarted before this thread needs it again
         return shared
 

@@ -68,13 +68,13 @@ def told(context: JobContext) -> Iterator[dict[str, Any]]:
         JOURNAL.write("end", **{**line, **more})
 
 
-def _take_time(seconds: float) -> None:
+def take_time(seconds: float) -> None:
     end = now() + seconds
     while (left := end - now()) > 0:
         time.sleep(min(left, _STEP))
 
 
-def _times(name: object) -> int:
+def calls_of(name: object) -> int:
     """How often this was called with a name, by whichever process; outside of the database."""
     path = FOLDER / "times" / str(name)
     path.parent.mkdir(exist_ok=True)
@@ -90,7 +90,7 @@ def ledger(records: list[HistoryRecord]) -> None:
         for record in records:
             cursor.execute("INSERT INTO chaos_ledger (record, pid) VALUES (%s, %s)", [record.data["id"], os.getpid()])
     for record in records:
-        if record.data["failures"] and _times(f"record {record.data['id']}") <= record.data["failures"]:
+        if record.data["failures"] and calls_of(f"record {record.data['id']}") <= record.data["failures"]:
             raise Injected("rolls its rows back")
 
 
@@ -98,7 +98,7 @@ def ledger(records: list[HistoryRecord]) -> None:
 def work(context: JobContext, seconds: float) -> None:
     """Takes some time and ends well."""
     with told(context):
-        _take_time(seconds)
+        take_time(seconds)
 
 
 @job(retries=PLAN)
@@ -127,7 +127,7 @@ def _enqueue_next(context: JobContext, handler: str, *arguments: Any) -> None:
 def chain(context: JobContext, seconds: float, left: int) -> None:
     """Enqueues the next job of its chain when it is done."""
     with told(context):
-        _take_time(seconds)
+        take_time(seconds)
         if left:
             _enqueue_next(context, "chain", seconds, left - 1)
 
@@ -146,7 +146,7 @@ def careful(context: JobContext, seconds: float) -> None:
 def flaky(context: JobContext, seconds: float, failures: int) -> None:
     """Fails a number of times."""
     with told(context):
-        _take_time(seconds)
+        take_time(seconds)
         if context.attempt <= failures:
             raise (RetryIn(0.2) if context.attempt % 2 else Injected("not yet"))
 
@@ -155,7 +155,7 @@ def flaky(context: JobContext, seconds: float, failures: int) -> None:
 def fatal(context: JobContext, seconds: float) -> None:
     """Must not be tried again."""
     with told(context):
-        _take_time(seconds)
+        take_time(seconds)
         raise DoNotRetry("asked to")
 
 
@@ -166,7 +166,7 @@ def effect(context: JobContext, seconds: float, failures: int) -> None:
         with connection.cursor() as cursor:
             cursor.execute("INSERT INTO chaos_effect (job_id, pid) VALUES (%s, %s)", [str(context.id), os.getpid()])
         record_history(LEDGER, {"id": f"effect {context.id}", "failures": 0}, using=context.using)
-        _take_time(seconds)
+        take_time(seconds)
         if context.attempt <= failures:
             raise Injected("rolls its row back")
 
@@ -175,7 +175,7 @@ def effect(context: JobContext, seconds: float, failures: int) -> None:
 def killer(context: JobContext, how: str, times: int) -> None:
     """Takes its process with it, so many times."""
     with told(context):
-        if _times(context.id) > times:
+        if calls_of(context.id) > times:
             return
         JOURNAL.write("dies", job=context.id, attempt=context.attempt, owner=context.work.lock_owner)
         if how == "exit":
@@ -191,7 +191,7 @@ def killer(context: JobContext, how: str, times: int) -> None:
 def keyed(context: JobContext, seconds: float, failures: int, key: str = "") -> None:
     """Has this unique key; takes some time, and perhaps fails a number of times."""
     with told(context):
-        _take_time(seconds)
+        take_time(seconds)
         if context.attempt <= failures:
             raise Injected("not yet")
 
@@ -218,7 +218,7 @@ def publisher(context: JobContext, key: str, ttl: float | None, id: str | None, 
             with transaction.atomic():
                 payload = {"text": message["text"]}
                 row = publish_message(NEWS, key=key, payload=payload, ttl=ttl, message_id=id, tenant_id=tenant)
-                _take_time(0.05)
+                take_time(0.05)
                 if not kept:
                     raise _ChangeOfMind
             JOURNAL.write("published", text=message["text"], duplicate=row.is_duplicate)
@@ -231,7 +231,7 @@ def herald(context: JobContext, seconds: float) -> None:
     """Enqueues the job that comes after it, and takes its time then."""
     with told(context):
         _enqueue_next(context, "work", seconds)
-        _take_time(seconds)
+        take_time(seconds)
 
 
 @job(name="chaos.all_done")
@@ -249,4 +249,4 @@ def tick(context: JobContext) -> None:
     """Is made by a schedule, and tells for which of its times."""
     with told(context) as run:
         run["scheduled_for"] = context.scheduled_for and context.scheduled_for.timestamp()
-        _take_time(0.05)
+        take_time(0.05)

@@ -36,6 +36,17 @@ TASKS = {
     "task-async-slow": 1,
     "task-mute": 0.5,
 }
+#: Kinds of processes and flows, and how often each is started; see `processes`.
+PROCESSES = {
+    "chaos-fork": 3,
+    "chaos-late": 3,
+    "chaos-gate": 2,
+    "chaos-call": 2,
+    "chaos-items": 2,
+    "chaos-doomed": 0.3,
+    "chaos-chain": 2,
+    "chaos-flow": 3,
+}
 #: The history handler, and how often it fails for a record that is never written.
 LEDGER, NEVER = "chaos-ledger", 99
 #: The name of all messages, and how many keys there are.
@@ -60,7 +71,8 @@ class Mixture:
     `tenants` how many jobs of a tenant a node may have in hand, `task_share` how often tasks come beside a batch,
     `callers` how many processes enqueue with unique keys, `away` how long the server may stay away, in leases;
     `schedules` is whether there are some, `shared` how often a batch shares a resource, `resources` which one,
-    `batched` how often it is a batch for jobexec, too."""
+    `batched` how often it is a batch for jobexec, too; `process_share` how often two instances of `processes` come
+    beside a batch, and `dying` how often one of them kills a node after a step."""
 
     jobs: dict[str, float] = field(default_factory=lambda: dict(ALL))
     faults: dict[str, float] = field(default_factory=lambda: dict(FAULTS))
@@ -84,6 +96,9 @@ class Mixture:
     shared: float = 0.4
     resources: dict[str, float] = field(default_factory=lambda: {"gate": 4, "customer": 3, "meter": 2, "line": 3})
     batched: float = 0.3
+    processes: dict[str, float] = field(default_factory=lambda: dict(PROCESSES))
+    process_share: float = 0.5
+    dying: float = 0.1
 
 
 ALL_OF_IT = Mixture()
@@ -97,6 +112,7 @@ _AIMED = Mixture(
     schedules=False,
     shared=0.0,
     batched=0.0,
+    processes={},
     shifts=False,
     steady=True,
     lease=1.2,
@@ -106,6 +122,8 @@ _AIMED = Mixture(
     exclusive=0.3,
     threads=8,
 )
+
+_PROCESSES = replace(_AIMED, jobs={}, faults={}, process_share=1.0, dying=0.0)
 
 #: A mixture in which the loss of this guard shows soon.
 AIMED: dict[str, Mixture] = {
@@ -136,4 +154,9 @@ AIMED: dict[str, Mixture] = {
     "tally": replace(_AIMED, jobs={"work": 2, "fatal": 1}, faults={}, batched=1.0),
     "follow-up": replace(_AIMED, jobs={"herald": 1}, faults={}, exclusive=1.0, batch=1),
     "rate": replace(_AIMED, jobs={"work": 1}, faults={}, batch=5, exclusive=0.0, shared=1.0, resources={"meter": 1}),
+    # Branches of a fork that come to their join together.
+    "root-lock": replace(_PROCESSES, processes={"chaos-fork": 1, "chaos-call": 1}),
+    # Messages come when their receivers lose patience, and hold the instance beyond that.
+    "token-check": replace(_PROCESSES, processes={"chaos-late": 1}, every=0.1),
+    "job-check": replace(_PROCESSES, processes={"chaos-chain": 1}, dying=0.15),
 }

@@ -40,6 +40,9 @@ def summary(history: History) -> Iterator[str]:
         yield f"batches   of {sum(batch['total'] for batch in batches)} jobs: {_listed(states)}"
     if shared := list(sharing(history)):
         yield f"shared    {'; '.join(f'{each.name}: {len(each.runs)} runs, {each.most} at once' for each in shared)}"
+    if instances := history.state["instances"]:
+        states = Counter(row["state"] for row in instances)
+        yield f"processes {len(instances)} instances: {_listed(states)}; {len(history.of('step-ends'))} steps of flows"
     if published := history.of("published"):
         duplicates = sum(line["duplicate"] for line in published)
         went = Counter(run.message is not None for job, run in history.runs() if job.waits and run.end is not None)

@@ -27,13 +27,25 @@ FOUND = {
     "task-fence": {"results", "attempts"},
     "resource-row": {"resources", "rates"},
     "rate": {"rates"},
+    "root-lock": {"rows of processes", "ends", "effects of steps"},
+    "token-check": {"ends"},
+    "job-check": {"steps outside"},
     "message-look": {"messages"},
     "message-id": {"message ids"},
     "tally": {"children"},
     "follow-up": {"exclusive"},
 }
 #: Seconds in which it shows, where that are not five.
-SECONDS = {"turn": 10, "judging": 9, "schedule-row": 3, "unique-key": 4, "task-fence": 7, "resource-row": 3, "rate": 3}
+SECONDS = {
+    "job-check": 12,
+    "turn": 10,
+    "judging": 9,
+    "schedule-row": 3,
+    "unique-key": 4,
+    "task-fence": 7,
+    "resource-row": 3,
+    "rate": 3,
+}
 
 
 def play(*arguments, module="tests.chaos", timeout=300, **more):

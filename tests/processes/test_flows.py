@@ -6,14 +6,14 @@ import pytest
 
 from jobexec import job, publish_message
 from jobexec.exceptions import DoNotRetry
-from jobexec.models import BlockedJob, DeadLetterJob, Job
+from jobexec.models import Batch, BlockedJob, DeadLetterJob, Job
 from jobexec.operations import requeue
 from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.exceptions import MismatchingMessage
 from jobexec.processes.flows.builder import Flow
 from jobexec.processes.flows.calls import call
 from jobexec.processes.flows.canvas import chain, parallel
-from jobexec.processes.flows.terms import previous
+from jobexec.processes.flows.terms import item, previous
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
 from jobexec.processes.operations.events import correlate
 from jobexec.processes.operations.instances import cancel
@@ -269,3 +269,88 @@ def test_nothing_waits_for_a_message_any_more_after_a_correlation_or_a_cancellat
         assert BlockedJob.objects.using(alias).count() == 1
         end(instance)
         assert not BlockedJob.objects.using(alias).exists()
+
+
+@job(name="tests.flows.cancel_itself", retries="R1/PT0S")
+def cancel_itself(alias):
+    cancel(ProcessInstance.objects.using(alias).get())
+    raise ValueError("too late")
+
+
+def test_a_failure_of_what_was_cancelled_meanwhile_is_no_dead_letter(alias, run_jobs):
+    flow = Flow("order")
+    flow.step(cancel_itself, alias)
+    instance = started(alias, flow)
+    run_jobs()
+    assert state(alias, instance) == "cancelled"
+    assert not DeadLetterJob.objects.using(alias).exists()
+    assert not Job.objects.using(alias).exists()
+
+
+def run_items(run_jobs, begin, then=None):
+    """Run the jobs of the items, and what follows them when their batch has looked, which it does from time to time."""
+    with controlled_clock() as clock:
+        instance = begin()
+        for act in (then, None):
+            run_jobs(max_jobs=3_000)
+            clock.advance(timedelta(hours=1))
+            run_jobs()
+            if act is not None:
+                act(instance)
+    return instance
+
+
+def test_a_long_list_keeps_its_order(alias, run_jobs):
+    flow = Flow("map")
+    mapped = flow.map(note, "item", item, over=list(range(1_005)))
+    flow.step(note, "end", mapped.result, after=mapped)
+    instance = run_items(run_jobs, lambda: started(alias, flow))
+    assert (len(CALLS), CALLS[-1]) == (1_006, "end")
+    assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables["note_2"] == list(range(1_005))
+    assert not Variable.objects.using(alias).exists()
+
+
+@job(name="tests.flows.odd", retries="R1/PT0S")
+def odd(number):
+    CALLS.append(number)
+    if number == 7 and CALLS.count(7) < 2:
+        raise ValueError(number)
+    return number
+
+
+def long_list(alias, failed=False):
+    flow = Flow("map")
+    mapped = flow.map(odd, over=list(range(1_005)))
+    flow.step(note, "end", mapped.result, after=mapped)
+    if failed:
+        flow.step(note, "sorry", after=mapped.failed)
+    return started(alias, flow)
+
+
+def test_a_long_list_waits_for_items_that_failed(alias, run_jobs):
+    def repair(instance):
+        assert state(alias, instance) == "active"
+        requeue(DeadLetterJob.objects.using(alias).get())
+
+    instance = run_items(run_jobs, lambda: long_list(alias), repair)
+    assert (len(CALLS), CALLS[-1]) == (1_007, "end")
+    assert state(alias, instance) == "completed"
+
+
+def test_a_long_list_has_a_way_for_failures(alias, run_jobs):
+    instance = run_items(run_jobs, lambda: long_list(alias, failed=True))
+    assert CALLS[-1] == "sorry"
+    assert state(alias, instance) == "completed"
+    assert not DeadLetterJob.objects.using(alias).exists()
+    assert not Variable.objects.using(alias).exists()
+
+
+def test_a_long_list_is_cancelled(alias, run_jobs):
+    def begin():
+        instance = long_list(alias)
+        cancel(instance)
+        assert not Job.objects.using(alias).filter(handler_type__startswith="item:").exists()
+
+    run_items(run_jobs, begin)
+    assert CALLS == []
+    assert Batch.objects.using(alias).get().state in ("cancelled", "failed")

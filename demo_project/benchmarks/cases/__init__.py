@@ -17,11 +17,13 @@ from .enqueue import Enqueue
 from .enqueue_many import EnqueueMany
 from .exclusive import Exclusive
 from .external import External
+from .flows import Flows
 from .history import History
 from .idle import Idle
 from .latency import Latency
 from .payload import Payload
 from .permits import Permits
+from .processes import Processes
 from .resource import ResourceCase
 from .results import Results
 from .retries import Retries
@@ -50,6 +52,8 @@ _ALL: tuple[type[Case], ...] = (
     Timers,
     BatchCase,
     Children,
+    Flows,
+    Processes,
     Payload,
     AsyncHandlers,
     AdminPages,

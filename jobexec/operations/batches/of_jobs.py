@@ -37,8 +37,9 @@ def begin_batch(
     deadline: datetime | timedelta | None,
     tenant_id: str,
     user: str,
+    id: UUID | None = None,
 ) -> Batch:
-    """Insert an open batch and its monitor, in the caller's transaction."""
+    """Insert an open batch and its monitor, in the caller's transaction; ``id`` is a new one if it is not given."""
     get_settings().engine(using)
     keep_time(using)
     now = clock.now(using)
@@ -52,6 +53,7 @@ def begin_batch(
         tenant_id=tenant_id,
         create_user=storable(user)[:255],
         create_time=now,
+        **({} if id is None else {"id": id}),
     )
     with transaction.atomic(using=using):
         batch.save(using=using, force_insert=True)

@@ -175,6 +175,15 @@ class Process:
     def has_inclusive_joins(self) -> bool:
         return any(node.kind is Kind.INCLUSIVE_GATEWAY and len(self.incoming(node.id)) > 1 for node in self.nodes)
 
+    @cached_property
+    def awaits(self) -> frozenset[Trigger]:
+        """What its events, and those of its activities, are about."""
+        return frozenset(node.trigger for node in self.nodes if node.trigger is not None)
+
+    @cached_property
+    def has_user_tasks(self) -> bool:
+        return any(node.kind is Kind.USER_TASK for node in self.nodes)
+
     def link_target(self, scope: str | None, name: Value) -> Node | None:
         """The catching link event of this name in a scope."""
         for node in self.children(scope):

@@ -34,6 +34,11 @@ class Scope(Mapping[str, Any]):
         self.execution_id, self.instance_id = execution_id, instance_id
         self.business_key, self.element_id, self.definition = business_key, element_id, definition
 
+    def with_layer(self, layer: Layer) -> Scope:
+        """The same with variables that come before the others."""
+        place = (self.execution_id, self.instance_id, self.business_key, self.element_id, self.definition)
+        return Scope((layer, *self._layers), *place)
+
     def __getitem__(self, name: str) -> Any:
         for layer in self._layers:
             if name in layer:

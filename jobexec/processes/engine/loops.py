@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..definition import Loop, Mode, Node
+from ..definition import Loop, Mode, Node, Work
 from .boundary import arm_all
 from .cancel import cancel_children
 from .exceptions import BadLoop
@@ -58,13 +58,15 @@ def _count(node: Node, found: Any) -> int:
 
 def _begin_batch(moves: Moves, token: Token, node: Node, items: list[Any]) -> None:
     assert node.work is not None and node.loop is not None and node.work.mode is Mode.OUTSIDE
-    payload = {
-        "handler": node.work.handler,
-        "arguments": moves.value(token, node.work.arguments),
-        "item": node.loop.item,
-        "items": items,
-    }
+    calls = [_arguments(moves, token, node.loop, node.work, index, item) for index, item in enumerate(items)]
+    payload = {"handler": node.work.handler, "calls": calls}
     moves.wait_for_job(token, JobKind.BATCH, State.OUTSIDE, payload=payload)
+
+
+def _arguments(moves: Moves, token: Token, loop: Loop, work: Work, index: int, item: Any) -> Any:
+    """What the job of one item is called with: it sees what a token of its own would see."""
+    own = {"loopCounter": index + loop.first} | ({loop.item: item} if loop.item is not None else {})
+    return moves.value(token, work.arguments, moves.rows.scope(token).with_layer(own))
 
 
 def _inner(moves: Moves, body: Token, loop: Loop, index: int, items: list[Any]) -> Token:

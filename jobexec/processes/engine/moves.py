@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from ..definition import Expression, Flow, JobOptions, Listener, Node, Process, Value, When
-from .environment import Environment, Notice
+from .environment import Environment, Notice, Scope
 from .exceptions import BpmnError, NoCondition, TooManyMoves
 from .rows import ActivityInstance, ActivityState, Incident, Instance, Job, JobKind, State, Token
 from .tokens import Place, Tokens
@@ -109,14 +109,14 @@ class Moves:
     def evaluate(self, place: Place, expression: Expression) -> Any:
         return self.environment.evaluate(expression, self.rows.scope(place))
 
-    def value(self, place: Place, value: Value) -> Any:
-        """A value with all of its expressions evaluated."""
+    def value(self, place: Place, value: Value, scope: Scope | None = None) -> Any:
+        """A value with all of its expressions evaluated, in this scope if it is not that of the place."""
         if isinstance(value, Expression):
-            return self.evaluate(place, value)
+            return self.environment.evaluate(value, self.rows.scope(place) if scope is None else scope)
         if isinstance(value, dict):
-            return {key: self.value(place, item) for key, item in value.items()}
+            return {key: self.value(place, item, scope) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.value(place, item) for item in value]
+            return [self.value(place, item, scope) for item in value]
         return value
 
     def holds(self, place: Place, condition: Expression, element: str) -> bool:

@@ -75,6 +75,8 @@ class Tokens:
         self._children: dict[UUID, dict[UUID, Token]] = {}
         for token in self.tokens.values():
             self._children.setdefault(token.parent, {})[token.id] = token
+        #: Some wait for an operator, with a dead letter each.
+        self.had_incidents = any(token.state is State.FAILED for token in self.tokens.values())
         self._stored_instances = frozenset(self.instances)
         self._stored_tokens = frozenset(self.tokens)
         self._stored_subscriptions = frozenset(self.subscriptions)
@@ -184,6 +186,12 @@ class Tokens:
     def set_local(self, place: Place, name: str, value: Any) -> None:
         self.variables.setdefault(place.id, {})[name] = value
         self._written[place.id, name] = None
+
+    def unset(self, place: Place, names: Iterable[str]) -> None:
+        """Variables of a scope are gone."""
+        for name in names:
+            del self.variables[place.id][name]
+            self._written[place.id, name] = None
 
     def forget(self, place: Place) -> None:
         """The variables of a scope are gone."""

@@ -22,7 +22,8 @@ def service_task(name: str, *, aliases: Sequence[str] = ()) -> Callable[[F], F]:
 
     ``camunda:delegateExpression="${ship}"``, ``camunda:class="org.acme.Ship"`` (an alias), and the type of a
     ``zeebe:taskDefinition`` name it. The function takes a :class:`~jobexec.processes.handlers.context.TaskContext`. It
-    runs in the transaction of its step. What it returns, if it is a mapping, becomes variables.
+    runs in the transaction of its step, or in autocommit if the task has ``jobexec:transaction="outside"``. What it
+    returns, if it is a mapping, becomes variables.
     """
     return _registering(_services, "service task", (name, *aliases))
 

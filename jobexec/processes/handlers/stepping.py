@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db import transaction
 
 from jobexec import clock
+from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.server_time import keep_time
 
@@ -21,6 +22,7 @@ from ..store.flush import Flush
 from ..store.incidents import IncidentWriter
 from ..store.jobs import JobWriter
 from .environment import StepEnvironment
+from .rehearsal import Done, Replay, rehearse
 from .results import check_step
 from .signals import send_beyond
 
@@ -45,12 +47,33 @@ def proceed(using: str, root: UUID, event: Event | inputs.Input, *, savepoint: b
     """
     keep_time(using)
     with transaction.atomic(using=using, savepoint=savepoint):
-        origin = load.locked(using, root)
-        if origin is None:
-            return None
-        tokens = load.load(using, root)
-        found = event(tokens) if callable(event) else event
-        return None if found is None else _take(using, origin, tokens, found)
+        return _locked_step(using, root, event)
+
+
+def _locked_step(using: str, root: UUID, event: Event | inputs.Input, done: Done | None = None) -> Changes | None:
+    origin = load.locked(using, root)
+    if origin is None:
+        return None
+    tokens = load.load(using, root, origin)
+    found = event(tokens) if callable(event) else event
+    return None if found is None else _take(using, origin, tokens, found, done)
+
+
+def proceed_beside(using: str, root: UUID, event: inputs.Input, tenant: str) -> Changes | None:
+    """As :func:`proceed`, but what the step begins with is done before the lock, in the caller's transaction.
+
+    If the token has gone meanwhile, the handler's work is undone. Where an early read could hide from the step what
+    others have committed (MariaDB under REPEATABLE READ), and where one writer is alone anyway, all is under the lock.
+    """
+    if not dialect(using).writes_in_with:
+        return proceed(using, root, event, savepoint=False)
+    keep_time(using)
+    with transaction.atomic(using=using):
+        done = rehearse(using, tenant, load.load(using, root), event)
+        changes = _locked_step(using, root, event, done)
+        if changes is None and done is not None:
+            transaction.set_rollback(True, using=using)
+    return changes
 
 
 def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str, Any], *, local: bool = False) -> bool:
@@ -63,7 +86,7 @@ def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str
         origin = load.locked(using, root)
         if origin is None:
             return False
-        tokens = load.load(using, root)
+        tokens = load.load(using, root, origin)
         place = tokens.find(scope)
         if place is None:
             return False
@@ -76,8 +99,12 @@ def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str
     return True
 
 
-def _take(using: str, origin: ProcessInstance, tokens: Tokens, event: inputs.Input) -> Changes | None:
-    changes = step(tokens, event, StepEnvironment(using, origin.tenant_id))
+def _take(
+    using: str, origin: ProcessInstance, tokens: Tokens, event: inputs.Input, done: Done | None = None
+) -> Changes | None:
+    tenant = origin.tenant_id
+    environment = StepEnvironment(using, tenant) if done is None else Replay(using, tenant, done)
+    changes = step(tokens, event, environment)
     if not changes.accepted:
         return None
     check_step(tokens, changes)

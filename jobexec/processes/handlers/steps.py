@@ -24,7 +24,8 @@ from ..engine.inputs import ErrorThrown, JobDone, JobFailed
 from ..engine.rows import Token
 from ..models import Execution, ProcessInstance
 from ..store import definitions, load
-from ..store.jobs import STEP
+from ..store.items import keep_item
+from ..store.jobs import ITEM, STEP
 from . import results
 from .environment import run_service
 from .registry import service
@@ -59,7 +60,10 @@ class StepFunction:
         return self.function.names_of(count)
 
     def execute(self, context: JobContext, arguments: Any) -> Any:
-        """Call the function and take its result. Of an error that somebody catches, the job ends well."""
+        """Call the function and take its result.
+
+        The job ends well, too, after an error that somebody catches, and if nobody waits for it any more.
+        """
         token = _waiting(context)
         if token is None:
             return None
@@ -70,7 +74,7 @@ class StepFunction:
             proceed(context.using, token.root, thrown)
             return None
         except Exception as error:
-            if is_last(context, error) and fails(context, token, error):
+            if is_last(context, error) and (fails(context, token, error) or _waiting(context) is None):
                 return None
             raise
         outcome = result if isinstance(result, _Outcome) else _Outcome(result, {})
@@ -95,11 +99,31 @@ class _Waiting(NamedTuple):
     activity: UUID
 
 
-def _waiting(context: JobContext) -> _Waiting | None:
-    """The token that waits for this job; None if it has gone on, or was cancelled."""
+class ItemFunction(StepFunction):
+    """Runs a job function for one item of a long list. Its result is kept beside the token that waits for all of them;
+    the step that takes them all is that of the job that follows their batch."""
+
+    def __init__(self, function: JobFunction[..., Any]) -> None:
+        super().__init__(function)
+        self.name = f"{ITEM}{function.name}"
+        self.aliases = tuple(f"{ITEM}{alias}" for alias in function.aliases)
+
+    def execute(self, context: JobContext, arguments: Any) -> Any:
+        """Call the function and keep its result, once, however often it runs."""
+        batch = context.work.batch_id
+        token = _waiting(context, batch) if batch is not None else None
+        if token is None:
+            return None
+        result = results.checked(self.function.execute(context, arguments))
+        keep_item(context.using, token.root, token.id, context.id, result)
+        return None
+
+
+def _waiting(context: JobContext, job: UUID | None = None) -> _Waiting | None:
+    """The token that waits for this job, or for that batch; None if it has gone on, or was cancelled."""
     using, instance = context.using, context.work.process_instance_id
     root = ProcessInstance.objects.using(using).filter(pk=instance).values("root_id")
-    found = Execution.objects.using(using).filter(root_id__in=root, job_id=context.id)
+    found = Execution.objects.using(using).filter(root_id__in=root, job_id=job or context.id)
     row: Any = found.values_list("root_id", "pk", "activity_id").first()
     return _Waiting(*row) if row else None
 
@@ -121,6 +145,9 @@ def fails(context: JobContext, token: _Waiting, error: Exception) -> bool:
 
 def resolve(name: str) -> JobHandler | None:
     """The handler of a step, for jobexec's registry."""
+    if name.startswith(ITEM):
+        function = registered(name[len(ITEM) :])
+        return ItemFunction(function) if isinstance(function, JobFunction) else None
     if not name.startswith(STEP):
         return None
     named = name[len(STEP) :]

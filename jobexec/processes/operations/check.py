@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import router
 from django.db.models import Model, QuerySet
 
-from jobexec.models import JOB_TABLES
+from jobexec.models import JOB_TABLES, Batch, Job
 
 from ..engine.rows import AT_JOBS, State
 from ..models import EventSubscription, Execution, ProcessInstance, UserTask, Variable
@@ -29,7 +29,8 @@ class Discrepancy(NamedTuple):
 def check(*, using: str | None = None) -> list[Discrepancy]:
     """All discrepancies. Rows that a running step changes meanwhile may be among them: look twice."""
     database = using or router.db_for_write(ProcessInstance)
-    return [*_tokens_without_jobs(database), *_of_nobody(database), *_of_ended(database), *_empty_scopes(database)]
+    looks = (_tokens_without_jobs, _jobs_without_tokens, _of_nobody, _of_ended, _empty_scopes, _stuck_at_joins)
+    return [each for look in looks for each in look(database)]
 
 
 def _tokens_without_jobs(using: str) -> Iterator[Discrepancy]:
@@ -37,12 +38,39 @@ def _tokens_without_jobs(using: str) -> Iterator[Discrepancy]:
     rows = Execution.objects.using(using).filter(state__in=states).order_by("pk")
     for page in _pages(rows.values_list("instance_id", "element_id", "job_id")):
         ids = [job for *_, job in page if job is not None]
-        found: set[UUID] = set()
+        found = set(Batch.objects.using(using).filter(pk__in=ids).values_list("pk", flat=True))
         for table in JOB_TABLES:
             found |= set(table._base_manager.using(using).filter(pk__in=ids).values_list("pk", flat=True))
         for instance, element, job in page:
             if job not in found:
                 yield Discrepancy(instance, f"The execution at {element} waits for the job {job}, which is not there.")
+
+
+def _jobs_without_tokens(using: str) -> Iterator[Discrepancy]:
+    """What runs, or is about to, finds out by itself that its token is gone."""
+    for table in JOB_TABLES:
+        if table is Job:
+            continue
+        rows = table._base_manager.using(using).filter(lock_owner=None).exclude(execution_id="")
+        columns = ("process_instance_id", "execution_id", "failed_activity_id", "pk")
+        for page in _pages(rows.order_by("pk").values_list(*columns)):
+            owners = {owner: id for _, owner, *_ in page if (id := _uuid(owner)) is not None}
+            instances = {id for instance, *_ in page if (id := _uuid(instance)) is not None}
+            ours = set(ProcessInstance.objects.using(using).filter(pk__in=instances).values_list("pk", flat=True))
+            known = set(Execution.objects.using(using).filter(pk__in=owners.values()).values_list("pk", flat=True))
+            running = ProcessInstance.objects.using(using).filter(pk__in=set(owners.values()) - known)
+            known |= set(running.filter(state__in=RUNNING).values_list("pk", flat=True))
+            for instance, owner, element, pk in page:
+                of = _uuid(instance)
+                if of in ours and owners.get(owner) not in known:
+                    yield Discrepancy(of, f"The job {pk} at {element} belongs to {owner}, which is gone.")
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None  # a job that does not belong to processes
 
 
 def _of_nobody(using: str) -> Iterator[Discrepancy]:
@@ -90,6 +118,19 @@ def _empty_scopes(using: str) -> Iterator[Discrepancy]:
         for pk in instances:
             if pk not in standing:
                 yield Discrepancy(pk, "The instance is running, and has no execution.")
+
+
+def _stuck_at_joins(using: str) -> Iterator[Discrepancy]:
+    """Instances in which all have arrived at joins: nobody is left for whom a join could wait."""
+    rows = Execution.objects.using(using)
+    arrived = rows.filter(state=State.JOINED.value).order_by("instance_id")
+    for page in _pages(arrived.values_list("instance_id", flat=True).distinct()):
+        still = (State.JOINED.value, State.SCOPE.value, State.COMPENSABLE.value)
+        others = rows.filter(instance_id__in=page).exclude(state__in=still)
+        moving = set(others.values_list("instance_id", flat=True))
+        for instance in page:
+            if instance not in moving:
+                yield Discrepancy(instance, "All of its executions have arrived at joins, and nobody else can come.")
 
 
 def _pages(rows: QuerySet[Any, T]) -> Iterator[list[T]]:

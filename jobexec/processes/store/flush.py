@@ -1,4 +1,4 @@
-"""Write what a step has changed, a table at a time."""
+"""Write what a step has changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from django.utils.dateparse import parse_datetime
 from jobexec.identifiers import uuid7s
 from jobexec.operations.history.keys import next_keys
 from jobexec.operations.notify.wake_workers import wake_workers_on_commit
-from jobexec.operations.sql.locks import names_conflict_target
 
 from ..engine import rows
 from ..engine.tokens import Changes, Tokens
@@ -24,10 +23,14 @@ from ..models import (
     UserTask,
     Variable,
 )
+from . import definitions
 from .columns import key_of
 from .history import ended
+from .statement import Statement
 
 _MOVED = ("element_id", "flow_id", "state", "activity_id", "entered_at", "job_id", "called_instance_id", "data")
+#: The columns of a row.
+Columns = dict[str, Any]
 #: Rows of one statement.
 _PAGE = 500
 #: What precedes the id of an instance in the notification of its end.
@@ -39,6 +42,7 @@ class Flush:
 
     def __init__(self, using: str, origin: ProcessInstance, tokens: Tokens, changes: Changes, now: datetime) -> None:
         self.using, self.origin, self.tokens, self.changes, self.now = using, origin, tokens, changes, now
+        self.statement = Statement(using)
 
     def write(self) -> None:
         """Deletions first: a name of a variable may come again in another scope, never in the same."""
@@ -48,25 +52,28 @@ class Flush:
         self._write_variables()
         self._write_waiting()
         self._write_history()
+        self.statement.send()
 
     def _delete(self) -> None:
         changes, using = self.changes, self.using
         over = [row.id for row in changes.changed_instances if row.state not in rows.RUNNING]
-        owners = [*changes.gone_tokens, *over]
-        if owners:
-            Variable.objects.using(using).filter(scope_id__in=owners).delete()
+        self.statement.delete(Variable, "scope_id", [*changes.gone_tokens, *over])
+        names: dict[Any, list[str]] = {}
         for scope, name in changes.gone_variables:
-            Variable.objects.using(using).filter(scope_id=scope, name=name).delete()
-        if changes.gone_tokens:
-            Execution.objects.using(using).filter(pk__in=changes.gone_tokens).delete()
-        if changes.gone_subscriptions:
-            EventSubscription.objects.using(using).filter(pk__in=changes.gone_subscriptions).delete()
+            names.setdefault(scope, []).append(name)
+        for scope, gone in names.items():
+            for start in range(0, len(gone), _PAGE):
+                rows_of_scope = Variable.objects.using(using).filter(scope_id=scope)
+                rows_of_scope.filter(name__in=gone[start : start + _PAGE]).delete()
+        self.statement.delete(Execution, "id", changes.gone_tokens)
+        self.statement.delete(EventSubscription, "id", changes.gone_subscriptions)
         self._delete_tasks()
 
     def _delete_tasks(self) -> None:
         """User tasks of executions that are gone, or that wait for something else now."""
         gone = set(self.changes.gone_tokens) | {owner for owner, _ in self.changes.disarmed}
-        if not gone:
+        instances = self.tokens.instances.values()
+        if not gone or not any(definitions.process(self.using, row.definition).has_user_tasks for row in instances):
             return
         tasks = UserTask.objects.using(self.using).filter(root_id=self.origin.root_id, owner_id__in=gone)
         if ids := list(tasks.values_list("pk", flat=True)):
@@ -77,16 +84,16 @@ class Flush:
         changes = self.changes
         keys = next_keys(self.using, len(changes.new_instances))
         made = [self._new_instance(row, key) for row, key in zip(changes.new_instances, keys, strict=True)]
-        ProcessInstance.objects.using(self.using).bulk_create(made, batch_size=_PAGE)
+        self.statement.insert(ProcessInstance, made)
         for row in changes.changed_instances:
-            ProcessInstance.objects.using(self.using).filter(pk=row.id).update(**ended(self.using, row))
+            self.statement.update(ProcessInstance, row.id, ended(self.using, row))
             if row.id == self.origin.pk and self.origin.awaited and row.state not in rows.RUNNING:
                 wake_workers_on_commit(self.using, [awaited_as(row.id)])
 
-    def _new_instance(self, row: rows.Instance, key: int) -> ProcessInstance:
+    def _new_instance(self, row: rows.Instance, key: int) -> Columns:
         if row.id == self.origin.pk:
             self.origin.key = key
-        return ProcessInstance(
+        return Columns(
             id=row.id,
             key=key,
             awaited=row.id == self.origin.pk and self.origin.awaited,
@@ -102,13 +109,13 @@ class Flush:
         )
 
     def _write_tokens(self) -> None:
-        manager = Execution.objects.using(self.using)
-        manager.bulk_create([self._execution(row) for row in self.changes.new_tokens], batch_size=_PAGE)
-        if changed := [self._execution(row) for row in self.changes.changed_tokens]:
-            manager.bulk_update(changed, _MOVED, batch_size=_PAGE)
+        """All in one upsert: no other transaction has one of these ids, or can delete one meanwhile."""
+        written = [*self.changes.changed_tokens, *self.changes.new_tokens]
+        update = _MOVED if self.changes.changed_tokens else ()
+        self.statement.insert(Execution, [self._execution(row) for row in written], ["id"], update)
 
-    def _execution(self, row: rows.Token) -> Execution:
-        return Execution(
+    def _execution(self, row: rows.Token) -> Columns:
+        return Columns(
             id=row.id,
             root_id=self.origin.root_id,
             instance_id=row.instance,
@@ -127,7 +134,7 @@ class Flush:
     def _write_variables(self) -> None:
         written = list(self.changes.variables.items())
         made = [
-            Variable(
+            Columns(
                 id=id,
                 root_id=self.origin.root_id,
                 instance_id=self._instance_of(scope),
@@ -137,29 +144,22 @@ class Flush:
             )
             for id, ((scope, name), value) in zip(uuid7s(len(written)), written, strict=True)
         ]
-        Variable.objects.using(self.using).bulk_create(
-            made,
-            batch_size=_PAGE,
-            update_conflicts=True,
-            update_fields=["value"],
-            **_unique(self.using, ["scope_id", "name"]),
-        )
+        self.statement.insert(Variable, made, ["scope_id", "name"], ["value"])
 
     def _instance_of(self, scope: Any) -> Any:
         place = self.tokens.find(scope)
         return place.instance if isinstance(place, rows.Token) else scope
 
     def _write_waiting(self) -> None:
-        subscriptions = [self._subscription(row) for row in self.changes.new_subscriptions]
-        EventSubscription.objects.using(self.using).bulk_create(subscriptions, batch_size=_PAGE)
+        self.statement.insert(EventSubscription, [self._subscription(row) for row in self.changes.new_subscriptions])
         keys = next_keys(self.using, len(self.changes.new_tasks))
         tasks = [self._task(row, key) for row, key in zip(self.changes.new_tasks, keys, strict=True)]
         UserTask.objects.using(self.using).bulk_create(tasks, batch_size=_PAGE)
         candidates = [each for row in self.changes.new_tasks for each in _candidates(row)]
         TaskCandidate.objects.using(self.using).bulk_create(candidates, batch_size=_PAGE)
 
-    def _subscription(self, row: rows.Subscription) -> EventSubscription:
-        return EventSubscription(
+    def _subscription(self, row: rows.Subscription) -> Columns:
+        return Columns(
             id=row.id,
             kind=row.kind.value,
             name=row.name,
@@ -198,7 +198,7 @@ class Flush:
 
     def _write_history(self) -> None:
         made = [
-            ActivityInstance(
+            Columns(
                 id=row.id,
                 instance_id=row.instance,
                 parent_id=row.parent,
@@ -212,7 +212,7 @@ class Flush:
             )
             for row in self.changes.history
         ]
-        ActivityInstance.objects.using(self.using).bulk_create(made, batch_size=_PAGE)
+        self.statement.insert(ActivityInstance, made)
 
 
 def awaited_as(instance: UUID) -> str:
@@ -239,8 +239,3 @@ def _names(value: Any) -> list[str]:
 
 def _moment(value: Any) -> datetime | None:
     return parse_datetime(value) if isinstance(value, str) else value
-
-
-def _unique(using: str, fields: list[str]) -> dict[str, Any]:
-    """MySQL takes any unique key for a conflict, and refuses to be told which."""
-    return {"unique_fields": fields} if names_conflict_target(using) else {}

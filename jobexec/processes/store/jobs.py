@@ -11,11 +11,14 @@ from jobexec.exceptions import InvalidRetryPlan
 from jobexec.handlers.function import JobFunction
 from jobexec.handlers.options import to_columns
 from jobexec.handlers.registry import registered
-from jobexec.operations.enqueue.create import create_jobs
+from jobexec.identifiers import uuid7s
+from jobexec.operations.batches.of_jobs import begin_batch, count_added, seal_batch
+from jobexec.operations.enqueue.create import create_job, create_jobs
 from jobexec.operations.external.create import create_external_jobs
 from jobexec.operations.rows.discard import discard_jobs
 from jobexec.retry import RetryPlan
 
+from ..definition import Trigger
 from ..engine import rows
 from ..engine.exceptions import StepError
 from ..engine.rows import JobKind
@@ -29,12 +32,24 @@ from .timers import first
 CONTINUE, TIMER = "jobexec.processes.continue", "jobexec.processes.timer"
 #: They follow external jobs that a worker has completed, or ended with an error.
 WORKED, THREW = "jobexec.processes.worked", "jobexec.processes.threw"
+#: They follow the batch of a multi-instance without tokens.
+GATHERED, NOT_GATHERED = "jobexec.processes.gathered", "jobexec.processes.not_gathered"
 #: Waits for a message that is published with a key.
 RECEIVE = "jobexec.processes.receive"
-#: What precedes the name of a function that runs as a step: its jobs have the function's arguments and options.
-STEP = "step:"
+#: Of a task in a file, whose function gets a context instead.
+NO_ARGUMENTS: Mapping[str, Any] = {"args": [], "kwargs": {}}
+#: What precedes the name of a function that runs as a step, or for an item of a long list: its jobs have the
+#: function's arguments and options.
+STEP, ITEM = "step:", "item:"
+#: Jobs that are made in one page.
+_PAGE = 1_000
 
 _HANDLERS = {JobKind.CONTINUE: CONTINUE, JobKind.TIMER: TIMER}
+
+#: Events for which jobs wait.
+_ARMED = frozenset({Trigger.TIMER, Trigger.MESSAGE})
+
+_ENDED_BY_FORCE = frozenset({rows.InstanceState.CANCELLED, rows.InstanceState.TERMINATED})
 
 #: Options of a function's declaration that its steps have, too.
 _DECLARED = ("retries", "priority", "category", "timeout", "headers", "resource")
@@ -56,12 +71,16 @@ class JobWriter:
 
     def write(self, changes: Changes) -> None:
         self._discard(changes)
-        ours = [job for job in changes.new_jobs if job.kind is not JobKind.EXTERNAL]
-        if ours:
+        ours = [job for job in changes.new_jobs if job.kind not in (JobKind.EXTERNAL, JobKind.BATCH)]
+        if len(ours) == 1:  # a single one may stay with the node that runs this step
+            create_job(self.using, **self._columns(ours[0]))
+        elif ours:
             create_jobs(self.using, [self._columns(job) for job in ours])
         for job in changes.new_jobs:
             if job.kind is JobKind.EXTERNAL:
                 self._create_external(job)
+            elif job.kind is JobKind.BATCH:
+                self._create_batch(job)
         if waiting := [self._receiver(row) for row in changes.new_subscriptions if row.key is not None]:
             create_jobs(self.using, [each for each in waiting if each])
 
@@ -99,6 +118,40 @@ class JobWriter:
         }
         create_external_jobs(self.using, columns, [configuration], ids=[job.id])
 
+    def _create_batch(self, job: rows.Job) -> None:
+        """A job for each item, counted by a batch of jobexec, whose id is that of the job that the token waits for."""
+        kwargs = {"root": str(self.origin.root_id), "token": str(job.owner)}
+        given = columns_of(self.origin, job.instance, job.owner, job.element, self._definition(job), job.kind)
+        given = {name: given[name] for name in ("process_instance_id", "tenant_id") if given[name]}
+        given |= {"database": self.using, "encrypted": False}  # its arguments are ids
+        calls = {"on_success": GATHERED, "on_failure": NOT_GATHERED}
+        arguments = {
+            when: registered(name).using(**given).s(**kwargs).stored(when, self.using)  # type: ignore[union-attr]
+            for when, name in calls.items()
+        }
+        batch = begin_batch(
+            self.using,
+            name=job.element,
+            arguments=arguments,
+            deadline=None,
+            tenant_id=self.origin.tenant_id,
+            user=self.origin.start_user,
+            id=job.id,
+        )
+        columns = step_columns(job.payload["handler"]) | self._common(job)
+        columns |= {"handler_type": f"{ITEM}{job.payload['handler']}", "exclusive": False, "batch_id": batch.pk}
+        calls_of = job.payload["calls"]
+        for start in range(0, len(calls_of), _PAGE):
+            page = calls_of[start : start + _PAGE]
+            ids = uuid7s(len(page))
+            made = zip(ids, page, strict=True)
+            create_jobs(self.using, [columns | {"id": id, "handler_configuration": each} for id, each in made])
+            count_added(self.using, batch, len(page))
+        seal_batch(batch.pk, using=self.using)
+
+    def _definition(self, job: rows.Job) -> str:
+        return self.tokens.instances[job.instance].definition
+
     def _keys(self, job: rows.Job) -> dict[str, int]:
         """What clients of Camunda 8 call the keys of a job; those that are not known are left out."""
         root = self.origin.key
@@ -114,9 +167,22 @@ class JobWriter:
     def _discard(self, changes: Changes) -> None:
         """What a thread or a worker already has is left alone: it finds its token gone, and ends well."""
         instances = [str(id) for id in self.tokens.instances]
-        owners: list[tuple[str, str | None]] = [(str(id), None) for id in changes.gone_tokens]
+        gone = changes.gone_tokens if self._may_have_more(changes) else []
+        owners: list[tuple[str, str | None]] = [(str(id), None) for id in gone]
         owners += [(str(owner), element) for owner, element in changes.disarmed]
         discard_jobs(self.using, instances, owners, changes.cancelled_jobs)
+
+    def _may_have_more(self, changes: Changes) -> bool:
+        """Whether tokens may have jobs beside the one that they wait for: timers, receivers, those of incidents.
+
+        When an instance is cancelled, what was left behind by nodes that were killed goes, too.
+        """
+        if any(row.state in _ENDED_BY_FORCE for row in changes.changed_instances):
+            return True
+        processes = [definitions.process(self.using, row.definition) for row in self.tokens.instances.values()]
+        if self.tokens.had_incidents or any(process.awaits & _ARMED for process in processes):
+            return True
+        return any(node.loop is not None and node.loop.batch for process in processes for node in process.nodes)
 
     def _columns(self, job: rows.Job) -> dict[str, Any]:
         if job.kind in _HANDLERS:
@@ -144,7 +210,7 @@ class JobWriter:
         if job.kind not in _HANDLERS:
             arguments = job.payload["arguments"]
             if registered(job.payload["handler"]) is not None:  # a step of a flow: the call of its function
-                return dict(arguments)
+                return dict(arguments or NO_ARGUMENTS)
             return {"args": [], "kwargs": kwargs | {"token": str(job.owner), "arguments": arguments}}
         if job.kind is JobKind.CONTINUE:
             return {"args": [], "kwargs": kwargs | {"token": str(job.owner)}}

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from math import ceil
 from typing import Any
 from uuid import UUID
 
-from django.db import OperationalError
+from django.db import OperationalError, connections
 from django.db.models import QuerySet
 
 from jobexec.conf import get_settings
 from jobexec.handlers.context import current_job
+from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.operations.sql.locks import has_skip_locked, lock_rows, waiting_at_most
 
+from ..definition import Trigger
 from ..engine import rows
 from ..engine.tokens import Tokens
 from ..exceptions import InstanceBusy
 from ..models import EventSubscription, Execution, ProcessInstance, Variable
 from ..models.instance import RUNNING
+from . import definitions
 
 
 def lock(using: str, roots: Iterable[UUID]) -> list[UUID]:
@@ -67,21 +71,84 @@ def root_of(using: str, instance: UUID) -> UUID | None:
     return found.values_list("root_id", flat=True).first()
 
 
-def load(using: str, root: UUID) -> Tokens:
-    """All rows of a call hierarchy. What has ended is not among them."""
-    instances = ProcessInstance.objects.using(using).filter(root_id=root, state__in=RUNNING).order_by("pk")
-    tokens = Execution.objects.using(using).filter(root_id=root).order_by("pk")
-    subscriptions = EventSubscription.objects.using(using).filter(root_id=root).order_by("pk")
-    variables: dict[UUID, dict[str, Any]] = {}
+def load(using: str, root: UUID, origin: ProcessInstance | None = None) -> Tokens:
+    """All rows of a call hierarchy. What has ended is not among them.
+
+    ``origin`` is the row of its topmost instance, if that is known. What its definitions say cannot be there is not
+    asked for.
+    """
+    spelled = dialect(using)
+    at_once = spelled.native_types and spelled.writes_in_with
+    tokens, variables = (_in_one_statement if at_once else _in_two_statements)(using, root)
+    if origin is not None and all(token.called is None for token in tokens):
+        instances = [origin]
+    else:
+        running = ProcessInstance.objects.using(using).filter(root_id=root, state__in=RUNNING)
+        instances = list(running.order_by("pk"))
+    return Tokens([_instance(row) for row in instances], tokens, variables, _subscriptions(using, root, instances))
+
+
+Variables = dict[UUID, dict[str, Any]]
+
+
+def _in_two_statements(using: str, root: UUID) -> tuple[list[rows.Token], Variables]:
+    executions = Execution.objects.using(using).filter(root_id=root).order_by("pk")
+    variables: Variables = {}
     found = Variable.objects.using(using).filter(root_id=root)
     for scope, name, value in found.values_list("scope_id", "name", "value"):
         variables.setdefault(scope, {})[name] = value
-    return Tokens(
-        [_instance(row) for row in instances],
-        [_token(row) for row in tokens],
-        variables,
-        [_subscription(row) for row in subscriptions],
-    )
+    return [_token(row) for row in executions.values_list(*_TOKEN)], variables
+
+
+def _in_one_statement(using: str, root: UUID) -> tuple[list[rows.Token], Variables]:
+    tokens: list[rows.Token] = []
+    variables: Variables = {}
+    with connections[using].cursor() as cursor:
+        cursor.execute(_BOTH, [root, root])
+        for is_variable, *token, text in cursor.fetchall():
+            value = text if not isinstance(text, str) else json.loads(text)
+            if is_variable:
+                _, _, scope, name, *_ = token
+                variables.setdefault(scope, {})[name] = value
+            else:
+                tokens.append(_token((*token, value)))
+    tokens.sort(key=_by_id)
+    return tokens, variables
+
+
+def _by_id(token: rows.Token) -> UUID:
+    return token.id
+
+
+#: Tokens, and variables in the same columns; all names are our own.
+_BOTH = f"""
+SELECT false, id, instance_id, parent_id, element_id, flow_id, state, activity_id, entered_at, job_id,
+ called_instance_id, data FROM {Execution._meta.db_table} WHERE root_id = %s
+UNION ALL
+SELECT true, id, instance_id, scope_id, name, NULL, '', NULL, NULL, NULL, NULL, value
+FROM {Variable._meta.db_table} WHERE root_id = %s
+"""
+
+_TOKEN = (
+    "pk", "instance_id", "parent_id", "element_id", "flow_id", "state", "activity_id", "entered_at", "job_id",
+    "called_instance_id", "data",
+)  # fmt: skip
+
+
+def _token(row: tuple[Any, ...]) -> rows.Token:
+    """From the columns above, which are in the order of the fields."""
+    id, instance, parent, element, flow, state, *rest = row
+    return rows.Token(id, instance, parent, element, flow, rows.State(state), *rest)
+
+
+def _subscriptions(using: str, root: UUID, instances: Iterable[ProcessInstance]) -> list[rows.Subscription]:
+    processes = [definitions.process(using, row.definition_id) for row in instances]
+    if all(process.awaits.isdisjoint(_SUBSCRIBED) for process in processes):
+        return []
+    return [_subscription(row) for row in EventSubscription.objects.using(using).filter(root_id=root).order_by("pk")]
+
+
+_SUBSCRIBED = frozenset({Trigger.MESSAGE, Trigger.SIGNAL})
 
 
 def _instance(row: ProcessInstance) -> rows.Instance:
@@ -94,22 +161,6 @@ def _instance(row: ProcessInstance) -> rows.Instance:
         state=rows.InstanceState(row.state),
         started_at=row.start_time,
         reason=row.delete_reason or None,
-    )
-
-
-def _token(row: Execution) -> rows.Token:
-    return rows.Token(
-        id=row.pk,
-        instance=row.instance_id,
-        parent=row.parent_id,
-        element=row.element_id,
-        flow=row.flow_id,
-        state=rows.State(row.state),
-        activity=row.activity_id,
-        entered_at=row.entered_at,
-        job=row.job_id,
-        called=row.called_instance_id,
-        data=row.data,
     )
 
 

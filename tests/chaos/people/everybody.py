@@ -17,6 +17,7 @@ from tests.chaos.journal import Journal, now
 from tests.chaos.mixtures import CUSTOMERS, NEWS, NEWS_KEYS, Mixture
 
 from .operators import Operators
+from .starters import Starters
 from .taskers import Taskers
 
 TENANTS = ("north", "south", "east")
@@ -56,12 +57,14 @@ class People:
         self._held: list[dict[str, Any]] = []  # the scopes that were suspended, the last one first
         self._operators = Operators(random.Random(f"operators {seed}"), journal, self._tried)
         self._taskers = Taskers(mixture, seed, journal, self._tried)
+        self._starters = Starters(mixture, seed, journal, self._tried)
 
     # Enqueueing.
 
     def enqueue(self) -> None:
-        """Some jobs of one process instance, in one transaction, and perhaps some tasks."""
+        """Some jobs of one process instance, in one transaction, and perhaps some tasks and processes."""
         self._jobs += self._taskers.act()
+        self._starters.act()
         if self._mixture.jobs:
             self._enqueue()
 

@@ -28,6 +28,17 @@ from .operators import (
     records_are_written_once,
     tenants_keep_to_their_limits,
 )
+from .processes import (
+    cancellations_hold,
+    flows_are_undone_backwards,
+    instances_come_to_their_end,
+    instances_end_as_their_models_say,
+    messages_are_delivered_once,
+    rows_fit_together,
+    starts_are_kept,
+    steps_have_their_effects_once,
+    what_is_done_outside_was_run,
+)
 from .resources import rates_are_kept, resources_bear_what_runs
 from .runs import (
     judges_were_well_themselves,
@@ -82,6 +93,14 @@ ALWAYS: tuple[Rule, ...] = (
     values_are_those_of_the_last_run,
     each_attempt_is_noted_once,
     sightings_are_true,
+    starts_are_kept,
+    instances_end_as_their_models_say,
+    steps_have_their_effects_once,
+    what_is_done_outside_was_run,
+    flows_are_undone_backwards,
+    messages_are_delivered_once,
+    cancellations_hold,
+    rows_fit_together,
 )
 #: What holds when the cluster has come to rest and its nodes have stopped in order.
 AT_REST: tuple[Rule, ...] = (
@@ -92,6 +111,7 @@ AT_REST: tuple[Rule, ...] = (
     batches_of_jobs_end,
     meters_count_what_happened,
     no_time_is_missing,
+    instances_come_to_their_end,
 )
 
 

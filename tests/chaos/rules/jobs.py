@@ -6,7 +6,7 @@ from tests.chaos.history import History, Job, Problem, Run
 
 from .runs import ALONE
 
-_DIED = "The executor process died while it ran this job"
+DIED = "The executor process died while it ran this job"
 
 
 def nothing_lost(history: History) -> Iterator[Problem]:
@@ -83,7 +83,7 @@ def nobody_pays_for_another(history: History) -> Iterator[Problem]:
     killed the process."""
     for job in history.jobs.values():
         for log in job.logged("failed"):
-            text = _lost_run(history, job, log["attempt"]) if _DIED in log["exception_message"] else _failure(job, log)
+            text = _lost_run(history, job, log["attempt"]) if DIED in log["exception_message"] else _failure(job, log)
             if text:
                 yield Problem("charges", f"attempt {log['attempt']} {text}", job, _with_neighbours(history, job))
 
@@ -135,7 +135,7 @@ def kinds_end_as_they_must(history: History) -> Iterator[Problem]:
         if job.kind in {"killer", "doomed", "fatal", "task-doomed", "task-mute"} and job.logged("successful"):
             yield Problem("ends", "finished, which it cannot", job, tuple(job.lines))
         for row in job.rows:
-            if job.kind == "killer" and row["table"] == "dead letter" and _DIED not in row["exception_message"]:
+            if job.kind == "killer" and row["table"] == "dead letter" and DIED not in row["exception_message"]:
                 text = f"is a dead letter that does not say that it kills: {row['exception_message'][:200]}"
                 yield Problem("ends", text, job, tuple(job.lines))
 

@@ -15,6 +15,7 @@ PLAIN: dict[str, Any] = {
     "logged": {"successful": {}, "failed": {}},
     "failure_groups": 0,
     **{name: [] for name in ("results", "schedules", "firings")},
+    **{name: [] for name in ("instances", "steps", "activities", "tokens", "process_jobs", "discrepancies")},
 }
 
 

@@ -1,0 +1,69 @@
+"""Chains and forks of no-op functions as flows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ..case import Case, Contenders
+from ..measure import Sample
+from ..noop import registered
+from ..processes import check_installed, execute, processes, remaining_steps
+from ..sandbox import tidy
+
+STEPS = 10
+
+
+class Flows(Case):
+    """Chains of ten no-op steps, each function in a job of its own; a fork of as many branches, and its join.
+
+    The figures are steps per second. ``fork`` is one instance, whose steps come one after the other.
+    """
+
+    name: ClassVar[str] = "flows"
+    summary: ClassVar[str] = "steps of flows: many chains of ten, and one fork, against lock, load, write and commit"
+    default_jobs: ClassVar[int] = 2_000
+    ratios: ClassVar = (("fork", "ours"),)
+
+    def contenders(self) -> Contenders:
+        check_installed()
+        return {"ours": self.ours, "fork": self.fork, "raw": self.raw}
+
+    @property
+    def _chains(self) -> int:
+        return max(1, self.plan.jobs // STEPS)
+
+    def ours(self) -> Sample:
+        return self._run(self._chains * STEPS, self._start_chains)
+
+    def fork(self) -> Sample:
+        return self._run(self.plan.jobs, self._start_fork)
+
+    def _run(self, wanted: int, start: Callable[[Any], None]) -> Sample:
+        alias, ledger = self.plan.alias, self.ledger(wanted)
+        with processes(alias), registered(alias, ledger.note) as handler:
+            start(handler)
+            return execute(self.plan, ledger)
+
+    def _start_chains(self, handler: Any) -> None:
+        from jobexec.processes import chain
+
+        for number in range(self._chains):
+            parts = [handler.s(number * STEPS + step) for step in range(STEPS)]
+            chain(*parts).start("jobbench", using=self.plan.alias)
+
+    def _start_fork(self, handler: Any) -> None:
+        from jobexec.processes import parallel
+
+        parallel(*(handler.s(number) for number in range(self.plan.jobs))).start("jobbench", using=self.plan.alias)
+
+    def raw(self) -> Sample:
+        from ..raw.stepping import steps
+
+        alias, ledger = self.plan.alias, self.ledger(self._chains * STEPS)
+        with processes(alias), registered(alias, ledger.note) as handler:
+            self._start_chains(handler)
+            tidy(alias)
+            sample = steps(alias, ledger, self.plan.settings.threads, STEPS)
+            remaining_steps(alias)
+            return sample

@@ -1,0 +1,75 @@
+"""What the cases of processes share: their rows are removed after each run, and nothing of them may be left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.apps import apps
+
+from jobexec.operations.sql.locks import delete_rows
+
+from . import ours
+from .measure import BenchError, Plan, Sample
+from .noop import Ledger
+from .sandbox import remove_rows, tidy
+
+#: The key of the definitions of the benchmark.
+KEY = "jobbench"
+
+
+def check_installed() -> None:
+    """Raise BenchError if the project has no processes."""
+    if not apps.is_installed("jobexec.processes"):
+        raise BenchError("This case needs 'jobexec.processes' in INSTALLED_APPS.")
+
+
+@contextmanager
+def processes(alias: str) -> Iterator[None]:
+    """Remove the instances of the benchmark, and their jobs, at the end."""
+    try:
+        yield
+    finally:
+        remove_rows(alias)
+        _remove_instances(alias)
+
+
+def _remove_instances(alias: str) -> None:
+    from jobexec.processes import models
+    from jobexec.processes.store import definitions
+
+    of_key = {"definition_id__startswith": f"{KEY}:"}
+    for table in (models.Execution, models.ActivityInstance, models.EventSubscription):
+        delete_rows(table.objects.using(alias).filter(**of_key))
+    instances = models.ProcessInstance.objects.using(alias).filter(definition_key=KEY)
+    delete_rows(models.Variable.objects.using(alias).filter(root_id__in=list(instances.values_list("pk", flat=True))))
+    delete_rows(instances)
+    delete_rows(models.ProcessDefinition.objects.using(alias).filter(key=KEY))
+    definitions.process.cache_clear()
+
+
+def execute(plan: Plan, ledger: Ledger) -> Sample:
+    """Let an executor take the instances to their end, and check that all of them have ended well."""
+    tables = _tables()
+    tidy(plan.alias, *tables)
+    sample = ours.execute_all(plan.settings, plan.alias, ledger)
+    ended = tables[0]._base_manager.using(plan.alias).filter(definition_key=KEY)
+    if ended.exclude(state="completed").exists():
+        raise BenchError("Some process instances have not come to their end.")
+    return sample
+
+
+def remaining_steps(alias: str) -> None:
+    """Raise BenchError unless each instance has exactly the job of its last step."""
+    instances, tokens, *_ = _tables()
+    count = instances._base_manager.using(alias).filter(definition_key=KEY).count()
+    if tokens._base_manager.using(alias).filter(definition_id__startswith=f"{KEY}:").count() != count:
+        raise BenchError("Raw SQL: not each instance has one token.")
+
+
+def _tables() -> list[Any]:
+    from jobexec.models import Job
+    from jobexec.processes.models import ActivityInstance, Execution, ProcessInstance, Variable
+
+    return [ProcessInstance, Execution, Variable, ActivityInstance, Job]

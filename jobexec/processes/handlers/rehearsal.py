@@ -1,0 +1,107 @@
+"""The work of a step before its lock: tasks of one instance whose jobs are not exclusive do it beside each other.
+
+The step is rehearsed on rows that are not locked, up to the first call of a handler, which is made: it is in the
+transaction of the job, as the step that follows. Then the hierarchy is locked and loaded again, and the step is taken
+with what the handler returned. Nobody loses: only if another transaction has meanwhile changed a variable that the
+handler changes, the job is rolled back and runs again, and spends no retry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from jobexec.exceptions import RetryIn
+
+from ..engine.environment import HandlerCall, Notice
+from ..engine.exceptions import BpmnError
+from ..engine.inputs import Input
+from ..engine.step import step
+from ..engine.tokens import Tokens
+from .environment import StepEnvironment
+
+_MISSING = object()
+
+
+class _Enough(Exception):
+    """The rehearsal ends here."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A call that was made, where, with which variables visible, and what it changed, returned or threw."""
+
+    execution: UUID
+    element: str
+    visible: dict[str, Any]
+    changed: dict[str, Any]
+    result: Any = None
+    error: BpmnError | None = None
+
+
+def rehearse(using: str, tenant: str, tokens: Tokens, event: Input) -> Done | None:
+    """Make the first call of a step; None if it makes none, or calls a listener before.
+
+    Raises what the handler raises, except BpmnError. The rows are of no use any more.
+    """
+    environment = _Rehearsal(using, tenant)
+    try:
+        step(tokens, event, environment)
+    except _Enough:
+        pass
+    except Exception:
+        if environment.failed:
+            raise
+        return None  # the step itself says what is wrong
+    return environment.done
+
+
+class _Rehearsal(StepEnvironment):
+    done: Done | None = None
+    failed = False
+
+    def call(self, call: HandlerCall) -> Any:
+        place = (call.scope.execution_id, call.node.id, dict(call.scope), call.changed)
+        self.failed = True
+        try:
+            self.done = Done(*place, result=super().call(call))
+        except BpmnError as error:
+            self.done = Done(*place, error=error)
+        self.failed = False
+        raise _Enough
+
+    def notify(self, notice: Notice) -> None:
+        raise _Enough
+
+
+class Replay(StepEnvironment):
+    """The environment of a step whose first call has been made."""
+
+    def __init__(self, using: str, tenant: str, done: Done) -> None:
+        super().__init__(using, tenant)
+        self._done: Done | None = done
+
+    def call(self, call: HandlerCall) -> Any:
+        done, self._done = self._done, None
+        if done is None:
+            return super().call(call)
+        if (done.execution, done.element) != (call.scope.execution_id, call.node.id) or _collide(done, call):
+            raise RetryIn(0, count=False)
+        call.changed.update(done.changed)
+        if done.error is not None:
+            raise done.error
+        return done.result
+
+
+def _collide(done: Done, call: HandlerCall) -> bool:
+    """Another transaction has changed a variable that the handler changes, too."""
+    changed = set(done.changed)
+    if call.work.result_variable is not None:
+        changed.add(call.work.result_variable)
+    elif isinstance(done.result, Mapping):
+        changed |= set(done.result)
+    if done.error is not None:
+        changed |= set(done.error.variables)
+    return any(done.visible.get(name, _MISSING) != call.scope.get(name, _MISSING) for name in changed)

@@ -1,0 +1,68 @@
+"""An app of executors that die at a line of a step: TEST_DIES_AT says where, and at which of its visits.
+
+All executors of a test count their visits together, in the file that TEST_DIES_COUNT names.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from datetime import date
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from demo_project.bookings.models import Booking
+from jobexec import job, signals
+from jobexec.executor.run import execution
+from jobexec.processes.handlers import stepping, steps
+from jobexec.processes.store import load
+from jobexec.processes.store.flush import Flush
+from jobexec.processes.store.jobs import JobWriter
+
+
+@job(retries="R9/PT0.1S")
+def run_outside(path: str, text: str) -> str:
+    """Leave a line."""
+    with Path(path).open("a") as file:
+        file.write(f"{text} {os.getpid()}\n")
+    _visit("function")
+    return text
+
+
+@job(atomic=True, retries="R9/PT0.1S")
+def run_inside(text: str) -> str:
+    """Write a row in the transaction of the step."""
+    Booking.objects.create(visitor=text, city="Athens", arrival=date(2026, 5, 1), departure=date(2026, 5, 2))
+    _visit("handler")
+    return text
+
+
+def _visit(place: str) -> None:
+    wanted, _, visits = os.environ.get("TEST_DIES_AT", "").partition(":")
+    if place != wanted:
+        return
+    with open(os.environ["TEST_DIES_COUNT"], "ab") as file:
+        file.write(b".")
+        file.flush()
+        if str(file.tell()) in visits.split(","):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _after(function: Callable[..., Any], place: str) -> Callable[..., Any]:
+    @wraps(function)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        _visit(place)
+        return result
+
+    return told
+
+
+if "TEST_DIES_AT" in os.environ:
+    load.locked = _after(load.locked, "lock")
+    Flush.write = _after(Flush.write, "flush")  # type: ignore[method-assign]
+    JobWriter.write = _after(JobWriter.write, "jobs")  # type: ignore[method-assign]
+    steps.proceed = _after(steps.proceed, "step of a function")
+    execution.complete_alone = _after(execution.complete_alone, "end of an atomic job")
+    signals.job_completed.connect(lambda **kwargs: _visit("settled"), weak=False)
+    assert stepping.load is load
