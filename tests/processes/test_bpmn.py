@@ -53,7 +53,7 @@ def broken(context):
 
 
 @service_task("tests.bpmn.outside")
-def run_outside(context):
+def note_outside(context):
     """Says whether it is in the transaction of a step."""
     DONE.append((context.element_id, context.variables["order"], context.job.work.atomic))
     context.variables["parcel"] = 17
