@@ -12,12 +12,12 @@ from jobexec.models import JOB_TABLES, Batch, DeadLetterJob, Incident, Job, JobD
 from jobexec.operations import (
     clear_overriding_priority,
     complete_jobs,
-    definitions,
     fail_job,
     override_priority,
     set_priority,
     set_retries_by_definition,
 )
+from jobexec.operations.batches import definitions
 from jobexec.operations.manage import priority_overrides
 from jobexec.operations.manage.priority_overrides import OVERLAP, apply_overrides
 from jobexec.operations.nodes.deployments import write_job_definitions
