@@ -3,7 +3,6 @@
 import pytest
 from django.db import connections
 
-from jobexec import job
 from jobexec.exceptions import DuplicateHandler
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, TimerJob
 from jobexec.operations import requeue
@@ -50,12 +49,6 @@ def sell(context):
 @service_task("tests.bpmn.broken")
 def broken(context):
     raise ValueError("broken")
-
-
-@job(name="tests.bpmn.plain")
-def plain():
-    DONE.append("plain")
-    return 5
 
 
 @function("tests.twice")
@@ -458,15 +451,3 @@ def test_who_has_started_it_is_a_variable(alias):
     deployed(alias, body + flows(("s", "ask")))
     start("order", user="anna", using=alias)
     assert UserTask.objects.using(alias).get().assignee == "anna"
-
-
-def test_a_task_may_be_a_job_function(alias, run_jobs):
-    tasks = """<serviceTask id="b" jobexec:transaction="outside" camunda:delegateExpression="${tests.bpmn.plain}"
-                 camunda:resultVariable="five" xmlns:jobexec="urn:jobexec:bpmn" />
-    <serviceTask id="c" camunda:asyncBefore="true" camunda:delegateExpression="${tests.bpmn.plain}"/>"""
-    body = '<startEvent id="s"/>' + tasks + '<endEvent id="e"/>'
-    deployed(alias, body + flows(("s", "b"), ("b", "c"), ("c", "e")))
-    instance = start("order", using=alias)
-    run_jobs()
-    assert DONE == ["plain", "plain"]
-    assert final(alias, instance)["five"] == 5
