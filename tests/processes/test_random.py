@@ -12,7 +12,6 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from jobexec import job
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import JOB_TABLES, DeadLetterJob, ExternalWorkerJob, Incident, Job, SuspendedJob, TimerJob
 from jobexec.operations import activate, suspend
@@ -67,8 +66,8 @@ def inside(context):
     _work()
 
 
-@job(name="tests.random.outside")
-def outside():
+@service_task("tests.random.outside")
+def outside(context):
     _work()
 
 
