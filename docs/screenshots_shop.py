@@ -104,7 +104,7 @@ class Shop:
         return {
             "handler_type": handler,
             "job_definition_id": handler,
-            "handler_configuration": {"args": [order], "kwargs": {"currency": "EUR"}},
+            "handler_configuration": {"kwargs": {"order_id": order, "currency": "EUR"}},
             "custom_headers": {"request": f"{order * 7919:x}"},
             "process_instance_id": f"order-{order}",
             "tenant_id": self.chance.choice(TENANTS[:2]),

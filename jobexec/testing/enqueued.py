@@ -13,6 +13,7 @@ from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import NamesArguments
 from jobexec.handlers.registry import get_handler
 from jobexec.models import AbstractJob
+from jobexec.redaction import by_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +49,6 @@ class EnqueuedJob:
     def arguments(self) -> dict[str, Any]:
         """The arguments by the names of the function's parameters."""
         return by_name(self.handler, self.args, self.kwargs)
-
-
-def by_name(handler: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by name. Those of an unknown function, and those taken by ``*args``, are named by position."""
-    try:
-        known = get_handler(handler)
-    except HandlerNotFound:
-        known = None
-    names = list(known.names_of(len(args))) if isinstance(known, NamesArguments) else [""] * len(args)
-    several = {name for name in names if names.count(name) > 1}
-    positions = [name if name and name not in several else f"{name}[{number}]" for number, name in enumerate(names)]
-    return {**dict(zip(positions, args, strict=True)), **kwargs}
 
 
 def sensitive_of(handler: str) -> Sequence[str]:

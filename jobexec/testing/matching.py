@@ -14,9 +14,10 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.functional import Promise
 
 from jobexec.models import SHARED_COLUMNS
+from jobexec.redaction import by_name, call, shown_arguments
 from jobexec.sensitive import HIDDEN, hide, is_sensitive
 
-from .enqueued import EnqueuedJob, by_name, sensitive_of
+from .enqueued import EnqueuedJob, sensitive_of
 from .targets import Target, handler_name
 
 _ENCODED = (datetime, date, time, timedelta, Decimal, UUID, Promise)
@@ -124,27 +125,18 @@ class Expectation:
         return found
 
     def __str__(self) -> str:
-        parts = [*shown_arguments(self.handler, self.arguments)]
+        parts = shown_arguments(hide(self.arguments, sensitive_of(self.handler)))
         parts += [f"{name}={value!r}" for name, value in self.columns.items()]
         parts += [f"due {self.at.isoformat()}"] if self.at else []
         parts += [f"{self.delay} after its creation"] if self.delay is not None else []
         return f"{self.handler}({', '.join(parts)})"
 
 
-def shown_arguments(handler: str, arguments: Mapping[str, Any]) -> list[str]:
-    """Arguments for display, without sensitive values."""
-    secret = sensitive_of(handler)
-    return [
-        f"{name}={HIDDEN if is_sensitive(name, secret) else repr(hide(value, secret))}"
-        for name, value in arguments.items()
-    ]
-
-
 def shown(job: EnqueuedJob) -> str:
     """A job on one line."""
     where = type(job.job).__name__ if job.job is not None else "waits for the commit"
     due = f", due {_when(job.due_date)}" if job.due_date else ""
-    return f"{job.handler}({', '.join(shown_arguments(job.handler, job.arguments()))}) [{where}{due}]"
+    return f"{call(job.handler, hide(job.arguments(), sensitive_of(job.handler)))} [{where}{due}]"
 
 
 def _when(moment: datetime | None) -> str:

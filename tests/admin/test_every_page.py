@@ -140,7 +140,13 @@ def test_the_dashboard_by_keyboard(page, rows):
     while "jobexec-tile" not in met[-1:]:
         met.append(page.evaluate("document.activeElement.closest('[class^=jobexec-]').className.split(' ')[0]"))
         page.keyboard.press("Tab")
-    assert list(dict.fromkeys(met)) == ["jobexec-choice", "jobexec-refresh", "jobexec-wrong", "jobexec-tile"]
+    assert list(dict.fromkeys(met)) == [
+        "jobexec-choice",
+        "jobexec-refresh",
+        "jobexec-wrong",
+        "jobexec-causes",
+        "jobexec-tile",
+    ]
 
 
 def reached(page: Any) -> str:

@@ -12,14 +12,14 @@ from django.db import connections
 
 from demo_project.benchmarks.bulk import multiply
 from demo_project.benchmarks.cases import CASES
-from demo_project.benchmarks.cases.backlog import Backlog
-from demo_project.benchmarks.cases.batch import Requeue
-from demo_project.benchmarks.cases.bloat import rates_of
 from demo_project.benchmarks.cases.exclusive import Siblings
-from demo_project.benchmarks.cases.idle import Statements
-from demo_project.benchmarks.cases.retries import RetryQueue
-from demo_project.benchmarks.cases.soak import CompactLedger
-from demo_project.benchmarks.cases.timers import Move
+from demo_project.benchmarks.cases.upkeep.backlog import Backlog
+from demo_project.benchmarks.cases.upkeep.batch import Requeue
+from demo_project.benchmarks.cases.upkeep.bloat import rates_of
+from demo_project.benchmarks.cases.upkeep.idle import Statements
+from demo_project.benchmarks.cases.upkeep.retries import RetryQueue
+from demo_project.benchmarks.cases.upkeep.soak import CompactLedger
+from demo_project.benchmarks.cases.upkeep.timers import Move
 from demo_project.benchmarks.measure import BenchError, Sample
 from demo_project.benchmarks.noop import BACKLOG_HANDLER, CATEGORY, Ledger, check_once, fill, registered
 from demo_project.benchmarks.progress import Bar

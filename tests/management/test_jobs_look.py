@@ -53,8 +53,8 @@ class TestList:
         code, text = jobs("list", alias=alias)
         head, first, second, third = text.splitlines()
         assert code == 0
-        assert head.split()[:5] == ["id", "state", "handler", "due", "age"]
-        assert first.split()[:3] == [str(job.pk), "executable", "shop.ship"] and "order-1" in first and " 7 " in first
+        assert head.split()[:5] == ["id", "state", "call", "due", "age"]
+        assert first.split()[:3] == [str(job.pk), "executable", "ship()"] and "order-1" in first and " 7 " in first
         assert "timer" in second and "in 1 d" in second
         assert "dead letter" in third and "ValueError: no" in third and ESCAPE not in third
 
@@ -68,7 +68,20 @@ class TestList:
         assert max(map(len, plain)) <= width
         assert all(str(row.pk) in line for row, line in zip(rows, plain[1:], strict=True))
         assert "\x1b[" in text
-        assert ("last exception" in plain[0]) == (width > 80)
+        assert "call" in plain[0] and "last exception" in plain[0]
+
+    def test_the_call_and_the_failure_fit_beside_the_whole_id(self, alias, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "80")
+        given = {"kwargs": {"order_id": 17, "password": "hush"}}
+        JobDefinition.objects.using(alias).create(pk="shop.jobs.charge", handler_type="shop.jobs.charge", category="a")
+        row = make_row(
+            DeadLetterJob, alias, handler_type="shop.jobs.charge", handler_configuration=given, exception_message="No"
+        )
+        _, text = jobs("list", alias=alias, terminal=True)
+        line = _without_colours(text.splitlines()[1])
+        assert str(row.pk) in line and "charge(orde" in line and line.endswith("No") and "hush" not in line
+        _, text = jobs("list", alias=alias)
+        assert "charge(order_id=17, password=●●●)" in text
 
     def test_states_that_a_glance_should_tell(self, alias):
         make_row(Job, alias, lock_owner="berlin:1")

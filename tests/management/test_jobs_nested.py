@@ -10,13 +10,13 @@ import jobexec.handlers.registry
 from jobexec.models import Batch, BatchFailure, DeadLetterJob, Deployment, Incident, Job, JobDefinition, TimerJob
 from jobexec.operations import (
     create_job,
-    definitions,
     delete_jobs,
     deploy,
     fail_job,
     register_deployment,
     start_batch,
 )
+from jobexec.operations.batches import definitions
 from jobexec.operations.batches.jobs import SEED
 from jobexec.testing import ManualExecutor
 from tests.support.batches import left, own_jobs

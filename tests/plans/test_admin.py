@@ -13,8 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from demo_project.benchmarks.bulk import multiply
-from demo_project.benchmarks.cases.admin_pages import get, routed_to
-from demo_project.benchmarks.cases.backlog import analyze
+from demo_project.benchmarks.cases.upkeep.admin_pages import get, routed_to
+from demo_project.benchmarks.cases.upkeep.backlog import analyze
 from jobexec import clock
 from jobexec.models import (
     DeadLetterJob,

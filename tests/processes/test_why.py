@@ -18,7 +18,7 @@ from jobexec.processes.operations.user_tasks import claim, complete
 from jobexec.processes.operations.why import shortened, why
 from jobexec.processes.store import definitions
 
-from .pages import DRAWN, notes, shop
+from .admin.pages import DRAWN, notes, shop
 
 pytest.importorskip("lxml")
 

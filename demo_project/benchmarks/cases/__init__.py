@@ -2,12 +2,8 @@
 
 from demo_project.benchmarks.case import Case
 
-from .admin_pages import AdminPages
 from .async_handlers import AsyncHandlers
 from .atomic import Atomic
-from .backlog import Backlog
-from .batch import BatchCase
-from .bloat import Bloat
 from .broker import BrokerCase
 from .chain import Chain
 from .children import Children
@@ -19,16 +15,20 @@ from .exclusive import Exclusive
 from .external import External
 from .flows import Flows
 from .history import History
-from .idle import Idle
 from .latency import Latency
 from .payload import Payload
 from .permits import Permits
 from .processes import Processes
 from .resource import ResourceCase
 from .results import Results
-from .retries import Retries
-from .soak import Soak
-from .timers import Timers
+from .upkeep.admin_pages import AdminPages
+from .upkeep.backlog import Backlog
+from .upkeep.batch import BatchCase
+from .upkeep.bloat import Bloat
+from .upkeep.idle import Idle
+from .upkeep.retries import Retries
+from .upkeep.soak import Soak
+from .upkeep.timers import Timers
 from .waiting import Waiting
 
 _ALL: tuple[type[Case], ...] = (

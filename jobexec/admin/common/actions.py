@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.exceptions import JobExecError
+from jobexec.operations.reports.counts import COUNT_LIMIT
 
 from .base import FROM_PAGE, TableAdmin
 from .batching import is_large, select_across, start
@@ -26,6 +27,8 @@ from .paging import CappedCount
 REASONS_SHOWN = 5
 IDS_SHOWN = 3
 ROWS_SHOWN = 10
+#: How many handlers and tenants a question names.
+COMPOSED = 10
 
 
 @dataclass(slots=True)
@@ -67,6 +70,10 @@ class Action:
         self.allowed_permissions = (self.permission,)
         self.short_description = self.description
 
+    def applies(self, row: Any) -> bool:
+        """Whether the row's page offers it: not where it can only be refused."""
+        return True
+
     @property
     def title(self) -> str:
         """The label without the trailing dots that announce a form."""
@@ -101,6 +108,10 @@ class Action:
     def whereabouts(self, request: HttpRequest, keys: Iterable[str], using: str) -> dict[str, str]:
         """The reason, by key, why selected rows are no longer in the list."""
         return dict.fromkeys(keys, _("it is no longer in the list"))
+
+    def jobs(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The rows by whose handlers and tenants the question tells what is meant."""
+        return queryset
 
     def choices(self, using: str) -> list[str]:
         """Suggestions for the text field of the form."""
@@ -141,6 +152,7 @@ class Action:
             "media": modeladmin.media,
             "count": CappedCount.of(queryset),
             "large": large,
+            "meant": meant_jobs(self.jobs(queryset)),
             "rows": queryset.only("pk", self.name_column)[:ROWS_SHOWN],
             "choices": self.choices(queryset.db),
             "checkbox_name": ACTION_CHECKBOX_NAME,
@@ -192,6 +204,26 @@ class DeletingAction(Action):
 
     def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
         return None  # its page is gone
+
+
+def meant_jobs(rows: QuerySet[Any]) -> list[str]:
+    """How many rows there are of which handler and tenant, the most first; empty for tables without handlers.
+
+    Of many rows the first ones are counted, as everywhere.
+    """
+    columns = [
+        name for name in ("handler_type", "tenant_id") if name in {each.name for each in rows.model._meta.fields}
+    ]
+    if columns != ["handler_type", "tenant_id"]:
+        return []
+    found = Counter(rows.order_by().values_list(*columns)[:COUNT_LIMIT])
+    more = "+" if sum(found.values()) >= COUNT_LIMIT else ""
+    told = []
+    for (handler, tenant), count in found.most_common(COMPOSED):
+        values = {"count": f"{count}{more}", "handler": handler, "tenant": tenant}
+        text = _("%(handler)s of tenant %(tenant)s: %(count)s") if tenant else _("%(handler)s: %(count)s")
+        told.append(text % values)
+    return [*told, *(["…"] if len(found) > COMPOSED else [])]
 
 
 def left_alone(modeladmin: TableAdmin, count: int, reason: str, keys: list[str]) -> str:

@@ -152,6 +152,14 @@ class TableAdmin(ModelAdmin):
         title = capfirst(str(self.opts.verbose_name_plural))
         return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
+    def note_of_search(self, queryset: QuerySet[Any]) -> str:
+        """What else to say after a search without a result."""
+        return ""
+
+    def to_show(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """The rows with what their list shows and does not load as a column."""
+        return queryset
+
     def complete_shown(self, request: HttpRequest, rows: Sequence[Any]) -> None:
         """Complete rows that are about to be shown, and warn about those that cannot be read."""
         self._guarded_complete(rows)
@@ -181,7 +189,7 @@ class TableAdmin(ModelAdmin):
             self.message_user(request, text, messages.WARNING)
         context |= {
             "title": capfirst(str(self.opts.verbose_name)),
-            "row_actions": self.permitted_actions(request),
+            "row_actions": [each for each in self.permitted_actions(request) if obj is None or each.applies(obj)],
             "list_url": self.list_url(),
             "from_page": FROM_PAGE,
             **self._guarded_context(request, obj),

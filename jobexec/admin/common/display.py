@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import textwrap
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -23,6 +25,12 @@ from jobexec.operations.values.humanize import distance
 from jobexec.operations.values.humanize import duration as duration
 
 MAX_TEXT = 100_000
+#: A frame of a stack trace: its file, and the lines below that are deeper.
+_FRAME = re.compile(r'^  File ".*(?:\n    .*)*', re.MULTILINE)
+#: In the file of a frame that is no code of the project.
+_FOREIGN = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3[^/\\]*|jobexec)[/\\]|<frozen ")
+#: In a cell.
+LONGEST_CALL, LONGEST_EXCEPTION = 80, 160
 
 
 def now(row: Model) -> datetime:
@@ -65,6 +73,25 @@ def badge(kind: str, text: Any) -> SafeString:
     return format_html('<span class="jobexec-badge jobexec-{}">{}</span>', kind, text)
 
 
+def call(handler_type: str, text: str, tenant: str = "", exception: str = "") -> SafeString:
+    """A call, ``charge_card(order_id=17)``, cut if it is long; below it its module, its tenant and its exception."""
+    module = handler_type.rpartition(".")[0]
+    where = [handler(module)] if module else []
+    where += [format_html("{}", _("tenant %(tenant)s") % {"tenant": tenant})] if tenant else []
+    parts = [format_html('<span class="jobexec-call" title="{}">{}</span>', text, _cut(text, LONGEST_CALL))]
+    parts += [_beneath(format_html_join(" · ", "{}", ((each,) for each in where)))] if where else []
+    parts += [_beneath(shortened(exception, LONGEST_EXCEPTION), " jobexec-error")] if exception else []
+    return format_html_join("", "{}", ((part,) for part in parts))
+
+
+def _beneath(text: str | SafeString, more: str = "") -> SafeString:
+    return format_html('<span class="jobexec-beneath{}">{}</span>', more, text)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"
+
+
 def shortened(text: str, length: int = 80) -> str | SafeString:
     """The first line, cut to ``length``; the tooltip has up to 500 characters of the text."""
     if not text:
@@ -91,6 +118,16 @@ def pre(text: str) -> str | SafeString:
         text = text[:MAX_TEXT] + "\n…"
     # Focusable, so that keyboard users can scroll it.
     return format_html('<pre class="jobexec-pre" tabindex="0">{}</pre>', text)
+
+
+def stack_trace(text: str) -> str | SafeString:
+    """A stack trace, with the frames of the project's own code before it, the innermost first."""
+    frames = [frame for frame in _FRAME.findall(text[:MAX_TEXT]) if not _FOREIGN.search(frame.split("\n", 1)[0])]
+    if not frames or len(frames) == len(_FRAME.findall(text[:MAX_TEXT])):
+        return pre(text)
+    own = "\n".join(textwrap.dedent(frame).rstrip() for frame in reversed(frames))
+    title = _("Whole stack trace")
+    return format_html("{}<details><summary>{}</summary>{}</details>", pre(own), title, pre(text))
 
 
 def json_text(value: Any) -> str | SafeString:

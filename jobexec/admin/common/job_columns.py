@@ -3,32 +3,59 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from jobexec.models import AbstractJob, BlockedJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
-from jobexec.redaction import redact, redact_job
+from jobexec.redaction import calls_of, redact, redact_job, with_short_arguments
 from jobexec.sensitive import hide
 
 from . import display
+from .base import TableAdmin
 
 
-class JobColumns:
+def yes_or_no(column: str) -> Callable[[Any, AbstractJob], str]:
+    """A field that shows a flag as a word."""
+
+    @admin.display(description=column.replace("_", " "))
+    def shown(page: Any, job: AbstractJob) -> str:
+        return _("yes") if getattr(job, column) else _("no")
+
+    return shown
+
+
+class CallColumn(TableAdmin):
+    """A list whose rows are told apart by their calls."""
+
+    def to_show(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return with_short_arguments(queryset)
+
+    def complete(self, rows: Sequence[Any]) -> None:
+        super().complete(rows)
+        listed = [row for row in rows if "short_arguments" in vars(row)]
+        for row, call in calls_of(listed, rows[0]._state.db or "default") if listed else ():
+            row.call = call
+
+    @admin.display(description=gettext_lazy("call"))
+    def handler(self, row: Any) -> SafeString:
+        exception = getattr(row, "exception_message", "")
+        return display.call(row.handler_type, row.call, row.tenant_id, exception)
+
+
+class JobColumns(CallColumn):
     """Methods for ``list_display`` and ``readonly_fields``; mixed into the admin of each job table."""
 
     @admin.display(description=gettext_lazy("state"))
     def state_badge(self, job: AbstractJob) -> SafeString:
         return state_badge(job)
-
-    @admin.display(description=gettext_lazy("handler"))
-    def handler(self, job: AbstractJob) -> SafeString:
-        return display.handler(job.handler_type)
 
     @admin.display(description=gettext_lazy("category"))
     def standing(self, job: AbstractJob) -> SafeString:
@@ -53,7 +80,9 @@ class JobColumns:
     def tries(self, job: AbstractJob) -> SafeString:
         made = _("%(made)d made") % {"made": job.attempts}
         left = _("%(left)d left") % {"left": job.retries}
-        return format_html('<span class="jobexec-line">{}</span><br><span class="jobexec-quiet">{}</span>', left, made)
+        return format_html(
+            '<span class="jobexec-line">{}</span><br><span class="jobexec-line jobexec-quiet">{}</span>', left, made
+        )
 
     # Ids are ordered by time, so the primary key sorts by age.
     @admin.display(description=gettext_lazy("age"), ordering="-id")
@@ -77,16 +106,12 @@ class JobColumns:
         return progress_of(job) or display.NONE
 
     @admin.display(description=gettext_lazy("last exception"))
-    def exception(self, job: AbstractJob) -> str | SafeString:
-        return display.shortened(job.exception_message, 60)
-
-    @admin.display(description=gettext_lazy("last exception"))
     def exception_text(self, job: AbstractJob) -> str | SafeString:
         return display.pre(job.exception_message)
 
     @admin.display(description=gettext_lazy("stack trace"))
     def stack(self, job: AbstractJob) -> str | SafeString:
-        return display.pre(job.exception_stack)
+        return display.stack_trace(job.exception_stack)
 
     @admin.display(description=gettext_lazy("arguments"))
     def arguments(self, job: AbstractJob) -> str | SafeString:
@@ -108,6 +133,12 @@ class JobColumns:
     @admin.display(description=gettext_lazy("received message"))
     def received(self, job: AbstractJob) -> str | SafeString:
         return display.NONE if job.message is None else display.json_text(hide(json.loads(job.message)))
+
+    # Django shows a red cross for False, as if something were wrong.
+    exclusively = yes_or_no("exclusive")
+    atomically = yes_or_no("atomic")
+    cancelling = yes_or_no("cancel_requested")
+    suspending = yes_or_no("suspend_requested")
 
     @admin.display(description=gettext_lazy("headers"))
     def headers(self, job: AbstractJob) -> str | SafeString:

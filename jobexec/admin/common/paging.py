@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib import messages
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.core.paginator import Page, Paginator
 from django.db import DataError
 from django.db.models import QuerySet
 from django.utils.functional import cached_property
+from django.utils.translation import gettext as _
 
 from jobexec.operations.reports.counts import CappedCount
 
@@ -58,9 +60,21 @@ class LightChangeList(ChangeList):
         return super().get_ordering_field(field_name) if field_name in (self.sortable_by or ()) else None
 
     def get_results(self, request: Any) -> None:
+        # Only for the page: actions get the rows without what is added to show them.
+        rows, self.queryset = self.queryset, self.model_admin.to_show(self.queryset)  # type: ignore[attr-defined]
         try:
             super().get_results(request)
             len(self.result_list)
         except (OverflowError, DataError) as error:  # a number or date in the URL that is out of range for the column
             raise IncorrectLookupParameters(type(error).__name__) from error
+        finally:
+            self.queryset = rows
+        if self.query and not self.result_list and request.method == "GET":
+            self._tell_what_is_searched(request)
         self.model_admin.complete_shown(request, list(self.result_list))  # type: ignore[attr-defined]
+
+    def _tell_what_is_searched(self, request: Any) -> None:
+        text = _("Nothing is found for “%(term)s”. This list is searched for: %(what)s")
+        said = text % {"term": self.query, "what": self.search_help_text or ", ".join(self.search_fields)}
+        note = self.model_admin.note_of_search(self.queryset)  # type: ignore[attr-defined]
+        self.model_admin.message_user(request, f"{said} {note}".rstrip(), messages.WARNING)

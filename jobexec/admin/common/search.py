@@ -1,4 +1,4 @@
-"""Search that uses the indexes of the job tables."""
+"""Search that uses the indexes of the job tables, and reads no more than a fixed number of rows beside them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,38 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Model, Q, QuerySet
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from jobexec.models import EXTERNAL_TABLES, Incident
+from jobexec.handlers.registry import known_names
+from jobexec.models import EXTERNAL_TABLES, JOB_TABLES, DeadLetterJob, FailureGroup, Incident, JobDefinition, JobLog
 from jobexec.operations.query.values import as_key
+from jobexec.operations.sql import argument_index
+from jobexec.redaction import arguments_of, has_argument, with_short_arguments
 
-HELP = _("A job's id or key, a process instance, or the beginning of a handler's name.")
+HELP = _(
+    "The id, key, process instance or correlation id of a job, the beginning of its handler's full or short name "
+    "(charge_card), a part of the exception of a dead letter, or an argument (17, order_id=17) if these are indexed."
+)
+
+LOG_HELP = _(
+    "The id, key or process instance of a job, the beginning of its handler's full or short name (charge_card), or a "
+    "part of the exception."
+)
+
+#: Among how many of the latest rows texts and correlation ids, which have no index, are looked for.
+LATEST = 10_000
+#: How many rows with an argument are looked at.
+MOST_WITH_ARGUMENT = 1000
+_MOST_NAMES = 200
 
 _KEYS: dict[type[Model], str] = {**dict.fromkeys(EXTERNAL_TABLES, "job_key"), Incident: "incident_key"}
+#: The exception, and the indexed column by which the latest rows are found.
+_TEXTS: dict[type[Model], tuple[str, str]] = {
+    DeadLetterJob: ("exception_message", "died_at"),
+    JobLog: ("exception_message", "pk"),
+    Incident: ("message", "pk"),
+}
 
 
 def as_uuid(term: str) -> UUID | None:
@@ -25,10 +49,11 @@ def as_uuid(term: str) -> UUID | None:
 
 
 def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySet[Any]:
-    """Rows with this id, key or process instance; if there are none, rows whose handler name begins with the term.
+    """Rows with this id, key or process instance; if there are none, rows of handlers with such a name; and so on.
 
     Ids, keys and process instances are looked up exactly, in their indexes. Handler names have no index in the job
-    tables, so they are compared only if nothing else matches.
+    tables, so they are compared only if nothing else matches: the short names of handlers that are known here or have
+    a definition, and the beginning of the full name. Correlation ids and exceptions are compared last.
     """
     term = term.strip()
     if not term:
@@ -36,15 +61,77 @@ def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySe
     if "\0" in term:  # PostgreSQL has no NUL in a text
         return queryset.none()
     id = as_uuid(term)
-    if id is not None:
-        return queryset.filter(Q(**{id_column: id}) | Q(process_instance_id=term))
-    instance = queryset.filter(Q(process_instance_id=term) | _by_key(queryset, term))
-    if instance.order_by().exists():
-        return instance
-    return queryset.filter(handler_type__startswith=term)
+    exact = Q(process_instance_id=term) | _by_key(queryset, term)
+    found = queryset.filter(exact if id is None else exact | Q(**{id_column: id}))
+    if found.order_by().exists():
+        return found
+    of_handlers = Q(handler_type__startswith=term)
+    names = handlers_named(term, queryset.db)
+    if names:
+        return queryset.filter(of_handlers | Q(handler_type__in=names))
+    others = _by_correlation(queryset, term) | _by_exception(queryset, term) | _by_argument(queryset, term)
+    return queryset.filter(of_handlers | others)
+
+
+def handlers_named(term: str, using: str) -> list[str]:
+    """The handlers whose name, without its module, begins with the term: those known here, and those with definitions.
+
+    Whoever searches has a short name in mind, and ``LIKE '%…'`` over a job table would read all of it.
+    """
+    defined = JobDefinition.objects.using(using).filter(handler_type__contains=term).order_by("handler_type")
+    names = known_names() | set(defined.values_list("handler_type", flat=True)[:_MOST_NAMES])
+    return sorted(name for name in names if name.rpartition(".")[2].startswith(term))[:_MOST_NAMES]
 
 
 def _by_key(queryset: QuerySet[Any], term: str) -> Q:
     """A condition on the numeric key by which external workers know the row."""
     column, key = _KEYS.get(queryset.model), as_key(term)
     return Q(pk__in=[]) if column is None or key is None else Q(**{column: key})
+
+
+def _by_correlation(queryset: QuerySet[Any], term: str) -> Q:
+    if "correlation_id" not in {field.name for field in queryset.model._meta.concrete_fields}:
+        return Q(pk__in=[])
+    return _latest(queryset, "pk") & Q(correlation_id=term)
+
+
+def _by_exception(queryset: QuerySet[Any], term: str) -> Q:
+    """The term in the message of a latest row, or for dead letters in the name of the exception of a whole group."""
+    if queryset.model not in _TEXTS:
+        return Q(pk__in=[])
+    column, order = _TEXTS[queryset.model]
+    found = _latest(queryset, order) & Q(**{f"{column}__icontains": term})
+    if queryset.model is not DeadLetterJob:
+        return found
+    # All failures of a group have the same exception, and dead letters have an index by group.
+    groups = FailureGroup.objects.using(queryset.db).filter(exception__icontains=term).order_by("-last_time")
+    return found | Q(fingerprint__in=list(groups.values_list("pk", flat=True)[:_MOST_NAMES]))
+
+
+def _by_argument(queryset: QuerySet[Any], term: str) -> Q:
+    """Rows with the term as a value that may be shown: nobody must find out a masked value by guessing it."""
+    if queryset.model not in JOB_TABLES or not argument_index.has_index(queryset.db, queryset.model):
+        return Q(pk__in=[])
+    name, sign, text = term.partition("=")
+    name, text = (name.strip(), text.strip()) if sign else ("", term)
+    values = argument_index.values_of(text)
+    rows = argument_index.with_argument(queryset.model._base_manager.using(queryset.db), values)
+    columns = rows.only("pk", "handler_type", "job_key")
+    found = arguments_of(list(with_short_arguments(columns)[:MOST_WITH_ARGUMENT]), queryset.db)
+    return Q(pk__in=[row.pk for row, arguments in found if has_argument(arguments, values, name or None)])
+
+
+def note_of_arguments(model: type[Model], using: str) -> str:
+    """What to say if arguments were not searched; empty if they were."""
+    if not argument_index.can_index(using):
+        return gettext("Arguments are not searched: they can be indexed on PostgreSQL only.")
+    if model in JOB_TABLES and not argument_index.has_index(using, model):
+        return gettext("Arguments are not searched: manage.py jobs index arguments creates the index.")
+    return ""
+
+
+def _latest(queryset: QuerySet[Any], column: str) -> Q:
+    """The latest rows of the whole table by an indexed column; a restriction to tenants would have to read it all."""
+    rows = queryset.model._base_manager.using(queryset.db).order_by(f"-{column}").values_list(column, flat=True)
+    first = rows[LATEST - 1 : LATEST].first()
+    return Q() if first is None else Q(**{f"{column}__gte": first})

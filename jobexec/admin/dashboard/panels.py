@@ -27,6 +27,8 @@ from jobexec.operations.schedules.words import in_words
 from ..common import display, node_columns
 from .visible_tables import VisibleTables
 
+CAUSES_SHOWN = 3
+
 _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
     "no_node": (ExecutorNode, {}),
     "lease": (ExecutorNode, {}),
@@ -38,13 +40,34 @@ _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
 }
 
 
-def wrong(seen: Overview, visible: VisibleTables) -> list[dict[str, str]]:
-    """Current problems, each with a link to the list to look at."""
+def wrong(seen: Overview, visible: VisibleTables) -> list[dict[str, Any]]:
+    """Current problems, each with a link to the list to look at; incidents with links to their groups of failures."""
     found = []
     for problem in problems(seen):
         table, query = _LEADS_TO[problem.code]
-        found.append({"text": problem.text, "url": visible.list(table, **query)})
+        causes = _causes(seen, visible) if problem.code == "incidents" else []
+        found.append({"text": problem.text, "url": visible.list(table, **query), "groups": causes})
     return found
+
+
+def _causes(seen: Overview, visible: VisibleTables) -> list[dict[str, Any]]:
+    """The groups with the most dead letters among those that failed in the period."""
+    groups = [each for each in seen.failure_groups or [] if each.dead_letters] if visible.may(DeadLetterJob) else []
+    groups.sort(key=lambda each: each.dead_letters.likely, reverse=True)
+    text = _("%(handler)s: %(exception)s (dead letters: %(count)s)")
+    return [
+        {
+            "text": text
+            % {
+                "count": each.dead_letters,
+                "handler": each.group.handler_type.rpartition(".")[2],
+                "exception": each.group.exception or each.group.message[:60],
+            },
+            "url": url,
+        }
+        for each in groups[:CAUSES_SHOWN]
+        if (url := visible.page(FailureGroup, each.group.pk))
+    ]
 
 
 def nodes(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:

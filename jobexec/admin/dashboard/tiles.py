@@ -1,18 +1,16 @@
-"""The tiles at the top of the dashboard: the number of jobs in each state."""
+"""The tiles at the top of the dashboard: the number of jobs in each state, at most six."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from django.db.models import Model
+from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
 from jobexec.models import (
     BlockedJob,
     DeadLetterJob,
-    ExternalWorker,
     ExternalWorkerJob,
     HistoryJob,
     Incident,
@@ -27,6 +25,8 @@ from jobexec.operations.values.humanize import distance, duration
 
 from .visible_tables import VisibleTables
 
+MOST = 6
+
 
 @dataclass(frozen=True, slots=True)
 class Tile:
@@ -36,67 +36,91 @@ class Tile:
     count: CappedCount
     kind: str
     url: str
-    note: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def tiles(seen: Overview, visible: VisibleTables) -> list[Tile]:
-    """The tiles that this user may see."""
+    """The tiles that this user may see, the most important first."""
     found = [] if seen.counts is None else list(_of_jobs(seen, seen.counts, visible))
-    if seen.incidents is not None:
+    # Each dead letter has its incident: the same number twice.
+    if seen.incidents is not None and not visible.may(DeadLetterJob):
         url = visible.list(Incident, state__exact=IncidentState.OPEN.value)
-        found.append(Tile(_("Open incidents"), seen.incidents, "bad" if seen.incidents else "wait", url))
-    if seen.unserved:
-        count, url = CappedCount.upto(len(seen.unserved)), visible.list(ExternalWorker)
-        found.append(Tile(_("Types without a worker"), count, "warn", url, _unserved(seen, seen.unserved[0].type)))
-    return found
-
-
-def _unserved(seen: Overview, first: str) -> str:
-    return first if len(seen.unserved or []) == 1 else _("%(type)s and others") % {"type": first}
+        found.append(Tile(_("Open incidents"), seen.incidents, "bad", url))
+    return found[:MOST]
 
 
 def _of_jobs(seen: Overview, counts: JobCounts, visible: VisibleTables) -> Iterator[Tile]:
     if visible.may(Job):
-        yield Tile(_("Executable"), counts.free, "ok", visible.list(Job, lock="free"), _oldest(seen))
-        yield Tile(_("In progress"), counts.in_progress, "work", visible.list(Job, lock="held"), _threads(seen))
+        yield Tile(_("Executable"), counts.free, "ok", visible.list(Job, lock="free"), tuple(_waiting(seen, counts)))
+        held = _in_progress(seen, counts)
+        yield Tile(_("In progress"), held, "work", visible.list(Job, lock="held"), tuple(_working(seen)))
     if visible.may(TimerJob):
-        yield Tile(_("Timers"), counts.timers, "wait", visible.list(TimerJob, waiting="time"), _next(seen, retry=False))
-        url = visible.list(TimerJob, waiting="retry")
-        yield Tile(_("Waiting retries"), counts.retries, "warn", url, _next(seen, retry=True))
-    if visible.may(BlockedJob) and counts.blocked:
-        yield Tile(_("Blocked"), counts.blocked, "wait", visible.list(BlockedJob))
+        both = CappedCount.total(counts.timers, counts.retries)
+        yield Tile(
+            _("Timers"),
+            both,
+            "warn" if counts.retries else "wait",
+            visible.list(TimerJob),
+            tuple(_timing(seen, counts)),
+        )
+    if visible.may(DeadLetterJob):
+        yield Tile(_("Dead letters"), counts.dead_letters, "bad", visible.list(DeadLetterJob))
+    yield from _held_back(counts, visible)
     if visible.may(ExternalWorkerJob) and (counts.external or counts.with_workers):
-        url = visible.list(ExternalWorkerJob, lock="held")
-        yield Tile(_("External"), counts.external, "ok", visible.list(ExternalWorkerJob, lock="free"))
-        yield Tile(_("With workers"), counts.with_workers, "work", url)
-    others: tuple[tuple[type[Model], Any, CappedCount, str], ...] = (
-        (SuspendedJob, _("Suspended"), counts.suspended, "off"),
-        (DeadLetterJob, _("Dead letters"), counts.dead_letters, "bad" if counts.dead_letters else "wait"),
-        (HistoryJob, _("History to write"), counts.history, "wait"),
-    )
-    for table, name, count, kind in others:
-        if visible.may(table):
-            yield Tile(name, count, kind, visible.list(table))
+        count = CappedCount.total(counts.external, counts.with_workers)
+        notes = (_("%(count)s with workers") % {"count": counts.with_workers},) if counts.with_workers else ()
+        yield Tile(_("External"), count, "ok", visible.list(ExternalWorkerJob), notes)
+    if visible.may(HistoryJob):
+        yield Tile(_("History to write"), counts.history, "wait", visible.list(HistoryJob))
 
 
-def _oldest(seen: Overview) -> str:
-    if seen.counts is None or seen.counts.oldest_due is None:
-        return ""
-    waited = (seen.now - seen.counts.oldest_due).total_seconds()
-    return _("oldest: %(time)s") % {"time": duration(max(0.0, waited))}
+def _held_back(counts: JobCounts, visible: VisibleTables) -> Iterator[Tile]:
+    """Jobs that are suspended or blocked; both in one tile if there are both."""
+    suspended, blocked = visible.may(SuspendedJob), visible.may(BlockedJob) and bool(counts.blocked)
+    if suspended and blocked and counts.suspended:
+        values = {"suspended": counts.suspended, "blocked": counts.blocked}
+        notes = (_("%(suspended)s suspended, %(blocked)s blocked") % values,)
+        both = CappedCount.total(counts.suspended, counts.blocked)
+        yield Tile(_("Held back"), both, "off", visible.list(SuspendedJob), notes)
+    elif blocked:
+        yield Tile(_("Blocked"), counts.blocked, "wait", visible.list(BlockedJob))
+    elif suspended:
+        yield Tile(_("Suspended"), counts.suspended, "off", visible.list(SuspendedJob))
 
 
-def _threads(seen: Overview) -> str:
+def _in_progress(seen: Overview, counts: JobCounts) -> CappedCount:
+    """Of a large table only the oldest jobs are counted; the nodes know how many they hold."""
+    if not counts.in_progress.capped or seen.nodes is None:
+        return counts.in_progress
+    held = sum(node.busy_threads + node.queued_jobs for node in seen.nodes if node.lease_good)
+    count = CappedCount.total(counts.in_progress)
+    count.estimate = max(held, int(count))
+    return count
+
+
+def _waiting(seen: Overview, counts: JobCounts) -> Iterator[str]:
+    if counts.oldest_due is not None:
+        waited = (seen.now - counts.oldest_due).total_seconds()
+        yield _("oldest: %(time)s") % {"time": duration(max(0.0, waited))}
+    rate = 0.0 if seen.traffic is None else seen.traffic.per_second
+    if rate and counts.free and (counts.free.estimate or not counts.free.capped):
+        yield _("empty in %(time)s at this rate") % {"time": duration(counts.free.likely / rate)}
+
+
+def _working(seen: Overview) -> Iterator[str]:
     living = [node for node in seen.nodes or [] if node.lease_good]
-    if not living:
-        return ""
-    values = {"busy": sum(node.busy_threads for node in living), "threads": sum(node.threads for node in living)}
-    return _("%(busy)d of %(threads)d threads busy") % values
+    if living:
+        values = {"busy": sum(node.busy_threads for node in living), "threads": sum(node.threads for node in living)}
+        yield _("%(busy)d of %(threads)d threads busy") % values
+    if seen.traffic is not None and seen.traffic.per_second:
+        rate = seen.traffic.per_second
+        shown = number_format(rate, decimal_pos=0 if rate >= 10 else 2 if rate < 1 else 1, force_grouping=True)
+        yield _("%(rate)s jobs/s") % {"rate": shown}
 
 
-def _next(seen: Overview, *, retry: bool) -> str:
-    for timer in seen.timers or []:
-        if bool(timer.attempts) is retry:
-            text = _("next %(when)s") if timer.due_date > seen.now else _("due %(when)s")
-            return text % {"when": distance(timer.due_date, seen.now)}
-    return ""
+def _timing(seen: Overview, counts: JobCounts) -> Iterator[str]:
+    if counts.retries:
+        yield _("%(count)s wait for a retry") % {"count": counts.retries}
+    for timer in (seen.timers or [])[:1]:
+        text = _("next %(when)s") if timer.due_date > seen.now else _("due %(when)s")
+        yield text % {"when": distance(timer.due_date, seen.now)}

@@ -34,6 +34,13 @@ class RequeueGroup(Action):
     warning = gettext_lazy("A batch requeues all jobs that are dead letters because of these failures.")
     name_column = "handler_type"
 
+    def jobs(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        groups = list(queryset.values_list("pk", flat=True))
+        return DeadLetterJob.objects.using(queryset.db).filter(fingerprint__in=groups)
+
+    def applies(self, row: Any) -> bool:
+        return DeadLetterJob.objects.using(row._state.db).filter(fingerprint=row.pk).exists()
+
     def perform_for(
         self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
     ) -> Outcome:
@@ -134,5 +141,5 @@ class FailureGroupAdmin(OperationPermissions, TableAdmin):
         for rows in (log.order_by("-timestamp", "-pk"), dead.order_by("-died_at", "-pk")):
             stack = rows.values_list("exception_stack", flat=True).first()
             if stack:
-                return display.pre(stack)
+                return display.stack_trace(stack)
         return display.NONE

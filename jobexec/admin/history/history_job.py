@@ -57,7 +57,7 @@ class DeleteHistory(DeletingAction):
 class HistoryJobAdmin(JobColumns, OperationPermissions, TableAdmin):
     """History jobs, the next due first."""
 
-    list_display = ("standing_badge", "handler", "instance_link", "due", "tries", "age", "exception")
+    list_display = ("standing_badge", "handler", "instance_link", "due", "tries", "age")
     list_display_links = ("handler",)
     list_filter = (filters.DUE_DATE, text_filters.TenantFilter)
     tenant_column = COLUMN

@@ -83,7 +83,7 @@ class RequeueJob(Action):
 class IncidentAdmin(OperationPermissions, TableAdmin):
     """Incidents, the latest first; without a filter only open ones."""
 
-    list_display = ("state_badge", "handler", "job_link", "instance", "since", "text", "note")
+    list_display = ("state_badge", "handler", "job_link", "instance", "since", "note")
     list_display_links = ("handler",)
     list_filter = (
         filters.IncidentStateFilter,
@@ -96,7 +96,7 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
     tenant_column = COLUMN
     sortable_by = ()
     search_fields = ("job_id",)
-    search_help_text = search.HELP
+    search_help_text = search.LOG_HELP
     actions = (RequeueJob(), Annotate())
     readonly_fields = ("state_badge", "job_link", "began", "ended", "message_text", "note", "alike")
     fieldsets = (
@@ -133,7 +133,9 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
 
     @admin.display(description=gettext_lazy("handler"))
     def handler(self, incident: Incident) -> SafeString:
-        return display.handler(incident.resource or incident.handler_type)
+        name = incident.resource or incident.handler_type.rpartition(".")[2]
+        module = "" if incident.resource else incident.handler_type
+        return display.call(module, name or incident.handler_type, incident.tenant_id, incident.message)
 
     @admin.display(description=gettext_lazy("job"))
     def job_link(self, incident: Incident) -> SafeString:
@@ -161,10 +163,6 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
         return display.exact(incident.end_time, display.now(incident))
 
     @admin.display(description=gettext_lazy("message"))
-    def text(self, incident: Incident) -> str | SafeString:
-        return display.shortened(incident.message, 60)
-
-    @admin.display(description=gettext_lazy("message"))
     def message_text(self, incident: Incident) -> str | SafeString:
         return display.pre(incident.message)
 
@@ -172,9 +170,9 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
     def note(self, incident: Incident) -> str | SafeString:
         return incident.annotation or display.NONE
 
-    @admin.display(description=gettext_lazy("similar failures"))
+    @admin.display(description=gettext_lazy("group of failures"))
     def alike(self, incident: Incident) -> str | SafeString:
         groups: Any = self.admin_site._registry.get(FailureGroup)
         if not incident.fingerprint or groups is None:
             return display.NONE
-        return display.link(groups.page_url(incident.fingerprint), _("All similar failures"))
+        return display.link(groups.page_url(incident.fingerprint), _("Group of failures"))

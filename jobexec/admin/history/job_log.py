@@ -30,11 +30,8 @@ class JobLogAdmin(TableAdmin):
         "handler",
         "job_link",
         "instance",
-        "attempt",
-        "on_node",
-        "waited",
-        "ran",
-        "exception",
+        "attempt_on_node",
+        "times",
     )
     list_display_links = ("time",)
     tenant_column = COLUMN
@@ -42,7 +39,7 @@ class JobLogAdmin(TableAdmin):
     sortable_by = ("time",)
     ordering = ("-timestamp", "-id")
     search_fields = ("job_id",)
-    search_help_text = search.HELP
+    search_help_text = search.LOG_HELP
     deferred = ("exception_stack",)
     readonly_fields = ("time", "state_badge", "job_link", "waited", "ran", "exception_text", "stack")
     fieldsets = (
@@ -80,7 +77,8 @@ class JobLogAdmin(TableAdmin):
 
     @admin.display(description=_("handler"))
     def handler(self, entry: JobLog) -> SafeString:
-        return display.handler(entry.handler_type)
+        name = entry.handler_type.rpartition(".")[2] or entry.handler_type
+        return display.call(entry.handler_type, name, entry.tenant_id, entry.exception_message)
 
     @admin.display(description=_("job"))
     def job_link(self, entry: JobLog) -> SafeString:
@@ -90,9 +88,13 @@ class JobLogAdmin(TableAdmin):
     def instance(self, entry: JobLog) -> SafeString | None:
         return instance_link(entry.process_instance_id)
 
-    @admin.display(description=_("node"))
-    def on_node(self, entry: JobLog) -> SafeString:
-        return format_html('<span class="jobexec-line">{}</span>', entry.node or display.NONE)
+    @admin.display(description=_("attempt, node"))
+    def attempt_on_node(self, entry: JobLog) -> SafeString:
+        return _above(str(entry.attempt), entry.node or display.NONE)
+
+    @admin.display(description=_("waited, ran"))
+    def times(self, entry: JobLog) -> SafeString:
+        return _above(display.duration(entry.wait), display.duration(entry.duration))
 
     @admin.display(description=_("waited"))
     def waited(self, entry: JobLog) -> str:
@@ -103,13 +105,13 @@ class JobLogAdmin(TableAdmin):
         return display.duration(entry.duration)
 
     @admin.display(description=_("exception"))
-    def exception(self, entry: JobLog) -> str | SafeString:
-        return display.shortened(entry.exception_message, 60)
-
-    @admin.display(description=_("exception"))
     def exception_text(self, entry: JobLog) -> str | SafeString:
         return display.pre(entry.exception_message)
 
     @admin.display(description=_("stack trace"))
     def stack(self, entry: JobLog) -> str | SafeString:
-        return display.pre(entry.exception_stack)
+        return display.stack_trace(entry.exception_stack)
+
+
+def _above(first: str, second: str) -> SafeString:
+    return format_html('<span class="jobexec-line">{}</span><br><span class="jobexec-line">{}</span>', first, second)

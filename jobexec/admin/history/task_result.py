@@ -23,7 +23,7 @@ from jobexec.redaction import redact, redact_results
 
 from ..common import display, filters, search, text_filters
 from ..common.actions import DeletingAction, Outcome
-from ..common.base import TableAdmin
+from ..common.job_columns import CallColumn
 from ..common.tenancy import COLUMN
 from .result_values import attempts_of, status_badge
 
@@ -56,11 +56,11 @@ class DeleteResults(DeletingAction):
 
 
 @admin.register(TaskResult)
-class TaskResultAdmin(TableAdmin):
+class TaskResultAdmin(CallColumn):
     """Results of tasks, the latest enqueued first."""
 
-    list_display = ("status_badge", "task", "backend", "enqueued", "ended", "tries", "returned")
-    list_display_links = ("task",)
+    list_display = ("status_badge", "handler", "backend", "enqueued", "ended", "tries", "returned")
+    list_display_links = ("handler",)
     list_filter = (
         "status",
         BackendFilter,
@@ -122,6 +122,7 @@ class TaskResultAdmin(TableAdmin):
 
     def complete(self, rows: Sequence[TaskResult]) -> None:
         """Look up the jobs of results that may have one, and hide sensitive values in return values."""
+        super().complete(rows)
         for row, shown in redact_results(rows, rows[0]._state.db or "default") if rows else ():
             row.shown = shown  # type: ignore[attr-defined]
         open_rows = {row.pk: row for row in rows if row.status != ResultStatus.SUCCESSFUL}
@@ -135,10 +136,6 @@ class TaskResultAdmin(TableAdmin):
     @admin.display(description=gettext_lazy("status"))
     def status_badge(self, row: TaskResult) -> SafeString:
         return status_badge(row)
-
-    @admin.display(description=gettext_lazy("task"))
-    def task(self, row: TaskResult) -> SafeString:
-        return display.handler(row.handler_type)
 
     @admin.display(description=gettext_lazy("enqueued"))
     def enqueued(self, row: TaskResult) -> str | SafeString:

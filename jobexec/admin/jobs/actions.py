@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from jobexec import operations
+from jobexec.models import SuspendedJob
 from jobexec.operations.manage.verbs import VERBS
 
 from ..common.actions import Action, Outcome
@@ -105,6 +106,9 @@ class Activate(JobAction):
     description = gettext_lazy("Activate selected %(verbose_name_plural)s")
     label = gettext_lazy("Activate")
 
+    def applies(self, row: Any) -> bool:
+        return bool(row.suspend_requested or isinstance(row, SuspendedJob))
+
 
 class Reschedule(JobAction):
     """Set the due date of jobs."""
@@ -141,6 +145,9 @@ class EndWait(JobAction):
     description = gettext_lazy("Let selected %(verbose_name_plural)s go on without their message…")
     label = gettext_lazy("Go on without the message…")
     form_class = ConfirmForm
+
+    def applies(self, row: Any) -> bool:
+        return row.waits_for is not None
 
 
 class Reencrypt(JobAction):

@@ -20,13 +20,11 @@ class DeadLetterJobAdmin(JobTableAdmin):
     """Dead letters, the latest first."""
 
     list_display = (
-        "state_badge",
         "handler",
         "instance_link",
         "standing",
         "died",
         "attempts",
-        "exception",
     )
     list_filter = (
         filters.CategoryFilter,

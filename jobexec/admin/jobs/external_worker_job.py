@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from jobexec.models import AbstractJob, ExternalWorkerJob
+from jobexec.models import ExternalWorkerJob
 
 from ..common import display, filters, text_filters
 from ..common.job_columns import state_badge
@@ -31,9 +31,8 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
         "instance_link",
         "available",
         "tries",
-        "weight",
+        "priority",
         "age",
-        "exception",
     )
     list_filter = (
         external_filters.HoldFilter,
@@ -69,10 +68,6 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
             return state_badge(job)
         return format_html("{}<br>{}", state_badge(job), worker or _("unnamed worker"))
 
-    @admin.display(description=gettext_lazy("type"))
-    def handler(self, job: AbstractJob) -> SafeString:
-        return display.handler(job.handler_type)
-
     @admin.display(description=gettext_lazy("deadline, or available"))
     def available(self, job: ExternalWorkerJob) -> str | SafeString:
         now = display.now(job)
@@ -81,12 +76,6 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
     @admin.display(description=gettext_lazy("available at"))
     def available_exactly(self, job: ExternalWorkerJob) -> str | SafeString:
         return display.exact(job.available_at, display.now(job))
-
-    @admin.display(description=gettext_lazy("priority, tenant"))
-    def weight(self, job: ExternalWorkerJob) -> SafeString:
-        if not job.tenant_id:
-            return format_html("{}", job.priority)
-        return format_html('{}<br><span class="jobexec-quiet">{}</span>', job.priority, job.tenant_id)
 
     @admin.display(description=gettext_lazy("missed deadlines"))
     def missed(self, job: ExternalWorkerJob) -> int:

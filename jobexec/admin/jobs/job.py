@@ -25,7 +25,6 @@ class JobAdmin(JobTableAdmin):
         "standing",
         "age",
         "tries",
-        "exception",
     )
     list_filter = (
         filters.LockFilter,
@@ -55,6 +54,7 @@ class JobAdmin(JobTableAdmin):
 
     def complete(self, rows: Sequence[Job]) -> None:
         """Add the progress of running jobs. A join would be part of the queryset that actions receive."""
+        super().complete(rows)
         held = {row.pk: row for row in rows if row.locked}
         if not held:
             return

@@ -45,6 +45,10 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
         "arguments",
         "headers",
         "received",
+        "exclusively",
+        "atomically",
+        "cancelling",
+        "suspending",
     )
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -67,6 +71,9 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         return search.search(queryset, search_term), False
+
+    def note_of_search(self, queryset: QuerySet[Any]) -> str:
+        return search.note_of_arguments(self.model, queryset.db)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         tabs = self._tabs(request) if request.method == "GET" else []
@@ -108,6 +115,7 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
             (gettext_lazy("Attempts"), {"fields": self.attempts_fields, "classes": [_BELOW]}),
             (gettext_lazy("Execution"), {"fields": _EXECUTION, "classes": [_BELOW]}),
             (gettext_lazy("Origin"), {"fields": self._origin(), "classes": [_BELOW, "collapse"]}),
+            (gettext_lazy("Internals"), {"fields": _INTERNALS, "classes": [_BELOW, "collapse"]}),
         ]
 
     def _origin(self) -> Any:
@@ -133,12 +141,13 @@ _OVERVIEW = (
 )
 _MESSAGE = (("waits_for", "waits_for_key", "waits_until"), "received")
 _EXECUTION = (
-    ("lock_owner", "lock_expiration_time", "revision"),
-    ("exclusive", "atomic", "timeout", "expires_at", "rank"),
-    ("cancel_requested", "suspend_requested"),
+    ("lock_owner", "lock_expiration_time"),
+    ("exclusively", "atomically", "timeout", "expires_at"),
+    ("cancelling", "suspending"),
 )
+_INTERNALS = (("revision", "rank", "sequence_counter"),)
 _ORIGIN = (
-    ("type", "repeat", "sequence_counter"),
+    ("type", "repeat"),
     ("job_definition_id", "deployment_id", "tenant_id"),
     ("process_definition_key", "process_definition_id"),
     ("root_process_instance_id", "execution_id", "failed_activity_id"),

@@ -31,6 +31,9 @@ class RecalculateDueDate(JobAction):
         "given and are left alone."
     )
 
+    def applies(self, row: Any) -> bool:
+        return bool(row.attempts)
+
 
 class Unlock(JobAction):
     """Unlock jobs whose owner is gone."""
@@ -43,6 +46,9 @@ class Unlock(JobAction):
         "Jobs whose owner is gone become available to other nodes. Jobs of a living owner are left alone, because they "
         "would run twice. A node whose lease has expired is declared dead."
     )
+
+    def applies(self, row: Any) -> bool:
+        return bool(row.locked)
 
 
 class GiveBack(Unlock):
@@ -66,6 +72,9 @@ class ExecuteNow(JobAction):
         "retry."
     )
     dangerous = True
+
+    def applies(self, row: Any) -> bool:
+        return not row.locked
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         ids, outcome = list(queryset.values_list("pk", flat=True)[: MOST_EXECUTED + 1]), Outcome()

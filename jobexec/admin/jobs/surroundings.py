@@ -1,4 +1,4 @@
-"""The data around a job on its page: its siblings, lock, incidents, batch, and similar failures."""
+"""The data around a job on its page: its siblings, lock, incidents, batch, and group of failures."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class Surroundings:
         ]
 
     def links(self) -> list[SafeString]:
-        """Links to the job's batch, schedule, unique key, task result, and similar failures."""
+        """Links to the job's batch, schedule, unique key, task result, and group of failures."""
         found = self._instance()
         batches, groups = self._admin(Batch), self._admin(FailureGroup)
         if self._job.batch_id is not None and batches is not None:
@@ -202,7 +202,7 @@ class Surroundings:
         found += [link for link in (self._schedule(), self._key(), self._result()) if link is not None]
         fingerprint = getattr(self._job, "fingerprint", "")
         if fingerprint and groups is not None:
-            found.append(display.link(groups.page_url(fingerprint), _("All similar failures")))
+            found.append(display.link(groups.page_url(fingerprint), _("Group of failures")))
         return found
 
     def _instance(self) -> list[SafeString]:

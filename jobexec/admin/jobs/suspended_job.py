@@ -21,14 +21,12 @@ class SuspendedJobAdmin(JobTableAdmin):
     """Suspended jobs, the latest first."""
 
     list_display = (
-        "state_badge",
         "handler",
         "instance_link",
         "standing",
         "suspended",
         "due",
         "tries",
-        "exception",
     )
     list_filter = (
         filters.CategoryFilter,

@@ -23,7 +23,6 @@ class TimerJobAdmin(JobTableAdmin):
         "standing",
         "due",
         "tries",
-        "exception",
     )
     list_filter = (
         filters.WaitingFilter,

@@ -40,6 +40,9 @@ class PublishMessage(Action):
     name_column = "handler_type"
     warning = gettext_lazy("All jobs that wait for the same message receive it, not only the selected ones.")
 
+    def applies(self, row: Any) -> bool:
+        return row.waits_for is not None
+
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         outcome, messages = Outcome(), dict[tuple[str, str, str], list[Any]]()
         for pk, *message in queryset.values_list("pk", "tenant_id", "waits_for", "waits_for_key"):

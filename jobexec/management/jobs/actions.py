@@ -11,6 +11,7 @@ from .changes.subcommands import REENCRYPT, SUBCOMMANDS
 from .definitions import Definitions
 from .deployments import Deployments
 from .incidents import Incidents
+from .index import Index
 from .look.explain import Why
 from .look.listing import List
 from .look.show import Show
@@ -36,6 +37,7 @@ _ALL: tuple[Action, ...] = (
     Schedules(),
     Resources(),
     Messages(),
+    Index(),
     Stats(),
     Top(),
 )

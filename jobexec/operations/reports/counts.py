@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, Min, Q, QuerySet
+from django.db import connections
+from django.db.models import Count, Min, Model, Q, QuerySet
 from django.utils.formats import number_format
 
 from jobexec import clock
@@ -27,6 +28,7 @@ from jobexec.models import (
 
 from ..rows.routing import free as is_free
 from ..rows.routing import held as is_held
+from ..sql.dialect import dialect
 from ..values.ranking import MAX_PRIORITY, due_by_rank
 
 COUNT_LIMIT = 10_000
@@ -36,9 +38,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CappedCount(int):
-    """A number of rows; if counting stopped early, it is a lower bound, shown as "10,000+"."""
+    """A number of rows; if counting stopped early, it is a lower bound, shown as "10,000+", or as its estimate."""
 
     capped = False
+    estimate: int | None = None
+    """About how many there are, where counting stopped early and the database knows; shown as "≈146,000"."""
 
     @classmethod
     def of(cls, queryset: QuerySet[Any]) -> CappedCount:
@@ -52,11 +56,32 @@ class CappedCount(int):
         count.capped = found > COUNT_LIMIT if more is None else more
         return count
 
+    @classmethod
+    def total(cls, *counts: CappedCount) -> CappedCount:
+        """The sum of counts, a lower bound if any of them is."""
+        count = cls(sum(counts))
+        count.capped = any(each.capped for each in counts)
+        if any(each.estimate for each in counts):
+            count.estimate = sum(each.likely for each in counts)
+        return count
+
+    @property
+    def likely(self) -> int:
+        """The estimate, or what was counted."""
+        return int(self) if self.estimate is None else self.estimate
+
     def __str__(self) -> str:
         # With USE_THOUSAND_SEPARATOR, Django regroups the returned text, so it must consist of digits.
         if settings.USE_THOUSAND_SEPARATOR:
-            return int.__repr__(self)
+            return str(self.likely)
+        if self.estimate is not None:
+            return f"≈{number_format(_rounded(self.estimate), force_grouping=True)}"
         return f"{number_format(int(self), force_grouping=True)}{'+' if self.capped else ''}"
+
+
+def _rounded(number: int) -> int:
+    """The number with three significant digits."""
+    return int(float(f"{number:.3g}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +89,7 @@ class JobCounts:
     """The number of jobs in each state, and since when the first executable job has been due.
 
     Of a table with more than :data:`COUNT_LIMIT` rows, only the oldest by primary key are counted, and the numbers are
-    lower bounds.
+    lower bounds; where the database knows about how many rows the table has, the largest has an estimate.
     """
 
     free: CappedCount
@@ -85,28 +110,49 @@ class JobCounts:
 def job_counts(using: str, tenants: Collection[str] | None = None) -> JobCounts:
     """Count the jobs of all tenants, or of these tenants, with one statement for each table."""
     ours = Q() if tenants is None else Q(tenant_id__in=tenants)
-    free = ours & Q(lock_owner=None)
-    held = _count(ours & ~Q(lock_owner=None))
-    jobs = _look(Job, using, free=_count(free), held=held, due=first_due(using, free))
-    timers = _look(TimerJob, using, first=_count(ours & Q(attempts=0)), retry=_count(ours & Q(attempts__gt=0)))
-    now = clock.now(using)
-    theirs = {
-        name: _count(ours & which(ExternalWorkerJob, now)) for name, which in (("free", is_free), ("held", is_held))
+    free, now = ours & Q(lock_owner=None), clock.now(using)
+    states: dict[type[AbstractJob], dict[str, Q]] = {
+        Job: {"free": free, "in_progress": ours & ~Q(lock_owner=None)},
+        TimerJob: {"timers": ours & Q(attempts=0), "retries": ours & Q(attempts__gt=0)},
+        BlockedJob: {"blocked": ours},
+        SuspendedJob: {"suspended": ours},
+        DeadLetterJob: {"dead_letters": ours},
+        HistoryJob: {"history": ours},
+        ExternalWorkerJob: {
+            "external": ours & is_free(ExternalWorkerJob, now),
+            "with_workers": ours & is_held(ExternalWorkerJob, now),
+        },
     }
-    outside = _look(ExternalWorkerJob, using, **theirs)
-    return JobCounts(
-        free=_capped(jobs, "free"),
-        in_progress=_capped(jobs, "held"),
-        timers=_capped(timers, "first"),
-        retries=_capped(timers, "retry"),
-        blocked=_capped(_look(BlockedJob, using, ours=_count(ours)), "ours"),
-        suspended=_capped(_look(SuspendedJob, using, ours=_count(ours)), "ours"),
-        dead_letters=_capped(_look(DeadLetterJob, using, ours=_count(ours)), "ours"),
-        history=_capped(_look(HistoryJob, using, ours=_count(ours)), "ours"),
-        external=_capped(outside, "free"),
-        with_workers=_capped(outside, "held"),
-        oldest_due=moment(jobs["due"]),
-    )
+    counts: dict[str, CappedCount] = {}
+    due: int | None = None
+    for table, conditions in states.items():
+        more = {"due": first_due(using, free)} if table is Job else {}
+        found = _look(table, using, **{name: _count(each) for name, each in conditions.items()}, **more)
+        due = found.get("due", due)
+        of_table = {name: _capped(found, name) for name in conditions}
+        if found["all"] > COUNT_LIMIT and tenants is None:
+            _estimate(of_table, using, table)
+        counts |= of_table
+    return JobCounts(**counts, oldest_due=moment(due))
+
+
+def _estimate(counts: dict[str, CappedCount], using: str, table: type[Model]) -> None:
+    """Estimate the largest of the counts of a table, from what the database knows about the size of the table."""
+    rows = estimated_rows(using, table)
+    if rows is not None:
+        name = max(counts, key=lambda each: int(counts[each]))
+        counts[name].estimate = rows - sum(count for each, count in counts.items() if each != name)
+
+
+def estimated_rows(using: str, table: type[Model]) -> int | None:
+    """About how many rows a large table has; None if the database does not know, or not of as many as are counted."""
+    query = dialect(using).row_estimate
+    if query is None:
+        return None
+    with connections[using].cursor() as cursor:
+        cursor.execute(query, [table._meta.db_table])
+        row = cursor.fetchone()
+    return int(row[0]) if row and row[0] is not None and row[0] > COUNT_LIMIT else None
 
 
 def oldest_due(using: str, now: datetime) -> datetime | None:

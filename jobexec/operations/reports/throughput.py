@@ -17,6 +17,9 @@ from .meters import HISTOGRAMS, JOB_FAILED, JOB_RUN_TIME, JOB_SUCCESSFUL, JOB_WA
 
 SHARES = (0.5, 0.95, 0.99)
 
+#: How long ago jobs count for the present rate; with longer steps the last full one.
+_LATELY = timedelta(minutes=5)
+
 #: The steps for a period up to a length, for counts and for percentiles, which are meaningful only for many jobs.
 #: Older rows of the meter log cover a quarter of an hour, so the steps of a day are multiples of that.
 _STEPS = (
@@ -56,6 +59,12 @@ class Traffic:
     def all_failed(self) -> int:
         """The number of failed attempts; a job that is retried may be counted more than once."""
         return sum(self.failed)
+
+    @property
+    def per_second(self) -> float:
+        """How many jobs were completed per second lately. The step that has just begun does not count."""
+        lately = self.succeeded[:-1][-max(1, _LATELY // self.step) :]
+        return sum(lately) / (len(lately) * self.step.total_seconds()) if lately else 0.0
 
 
 def traffic(using: str, now: datetime, period: timedelta) -> Traffic:

@@ -28,6 +28,9 @@ class MySQL(Dialect):
         "SELECT IF(@@max_user_connections > 0, LEAST(@@max_user_connections, @@max_connections), @@max_connections)"
     )
 
+    row_estimate = (
+        "SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s"
+    )
     current_time = "SELECT UTC_TIMESTAMP(6)"  # CURRENT_TIMESTAMP is in the session's time zone
     time_slot = "(timestampdiff(SECOND, '1970-01-01', %(expressions)s) - %(since)d) DIV %(seconds)d"
     lock_timeout = (

@@ -8,8 +8,16 @@ empty texts that are not NULL (which Oracle lacks).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
+
+
+class ArgumentIndex(NamedTuple):
+    """An index of a JSON column by its values, formatted with the names of index and table; see .argument_index."""
+
+    create: str
+    drop: str
+    is_valid: str
 
 
 class Dialect:
@@ -52,6 +60,11 @@ class Dialect:
     rank: ClassVar[str | None] = None
     #: The query for the number of connections that ordinary users may open.
     capacity: ClassVar[str | None] = None
+
+    #: The query for the number of rows of a table by the planner's statistics, its parameter is the name; None without.
+    row_estimate: ClassVar[str | None] = None
+    #: How arguments are indexed; None if they cannot be.
+    argument_index: ClassVar[ArgumentIndex | None] = None
 
     #: The database's own clock; None if it is this machine's.
     current_time: ClassVar[str | None] = "SELECT CURRENT_TIMESTAMP"

@@ -130,8 +130,14 @@ class AcquiredJob:
 
 
 _TEXT = Cast("handler_configuration", TextField())
-_SHORT = Case(When(LessThanOrEqual(Length(_TEXT), LONG), then=_TEXT), default=Value(None))
 
+
+def short_configuration(length: int) -> Expression:
+    """The JSON text of ``handler_configuration``; None if it has more characters."""
+    return Case(When(LessThanOrEqual(Length(_TEXT), length), then=_TEXT), default=Value(None))
+
+
+_SHORT = short_configuration(LONG)
 
 #: The additional columns of a page in a wide scope, after all others.
 WIDE = ("traceparent",)

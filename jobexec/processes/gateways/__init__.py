@@ -13,7 +13,7 @@ def use() -> None:
 
     from ..definition import InvalidProcess
     from ..engine.exceptions import BpmnError, StepError
-    from ..exceptions import InstanceOver, MismatchingMessage, TaskOver, UnknownProcess
+    from ..exceptions import InstanceBusy, InstanceOver, MismatchingMessage, Suspended, TaskOver, UnknownProcess
     from ..store.flush import ENDED
     from . import found
 
@@ -31,6 +31,8 @@ def use() -> None:
             MismatchingMessage: "NOT_FOUND",
             InvalidProcess: "INVALID_ARGUMENT",
             TaskOver: "INVALID_STATE",
+            Suspended: "INVALID_STATE",
+            InstanceBusy: "RESOURCE_EXHAUSTED",
             StepError: "INVALID_STATE",
             BpmnError: "INVALID_STATE",
             found.WasCancelled: "INVALID_STATE",

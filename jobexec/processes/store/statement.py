@@ -56,7 +56,7 @@ class Statement:
     def insert(
         self, table: Table, rows: Sequence[Columns], unique: Sequence[str] = (), update: Sequence[str] = ()
     ) -> None:
-        """Insert rows, with defaults of columns that are not given; where ``unique`` is there, change ``update``."""
+        """Insert rows, with defaults for columns that are not given; where ``unique`` is there, change ``update``."""
         if not self._as_one:
             self._bulk_create(table, rows, unique, update)
             return

@@ -1,5 +1,7 @@
 """Lists: they render, find, filter, count to a limit, and ask the database as often for many rows as for few."""
 
+import re
+
 import pytest
 from django.contrib.admin import ModelAdmin
 from django.core.paginator import Paginator
@@ -189,7 +191,8 @@ def test_nothing_counts_a_whole_table_or_loads_large_columns(admin, table):
         if "jobexec" in sql and "COUNT(" in sql:
             assert "LIMIT" in sql
         assert "exception_stack" not in sql
-        assert "handler_configuration" not in sql
+        # Long arguments stay in the database.
+        assert "handler_configuration" not in re.sub(r"CASE WHEN .*? ELSE NULL END", "", sql)
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from jobexec.models import (
     DeadLetterJob,
     Deployment,
     DeploymentRegistration,
+    ExecutorNode,
     ExternalWorkerJob,
     FailureGroup,
     GatewayClient,
@@ -47,6 +48,9 @@ DUE = {"due_date": "2099-01-01T10:00:00"}
 ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (Job, "reset_retries", "retry_job", RETRIES),
     (Job, "suspend", "suspend_job", {}),
+    (ExecutorNode, "pause", "control_executornode", {}),
+    (ExecutorNode, "resume", "control_executornode", {}),
+    (ExecutorNode, "drain", "control_executornode", {}),
     (Job, "activate", "activate_job", {}),
     (Job, "reschedule", "reschedule_job", DUE),
     (Job, "set_priority", "prioritize_job", PRIORITY),
@@ -210,6 +214,7 @@ def a_deployment(action: str) -> Deployment:
 
 BESIDE: dict[type[Any], Callable[[str], Any]] = {
     Deployment: a_deployment,
+    ExecutorNode: lambda action: data.node(requested_state="paused" if action == "resume" else "active"),
     Suspension: lambda action: Suspension.objects.create(scope=SuspensionScope.TENANT, value="acme"),
     JobDefinition: a_definition,
     Incident: lambda action: data.incident(data.dead_letter()),

@@ -160,9 +160,9 @@ class TestContent:
         found = {name: (count, url) for url, name, count in tiles}
         assert found["Executable"] == ("1", "/admin/jobexec/job/?lock=free")
         assert found["In progress"] == ("1", "/admin/jobexec/job/?lock=held")
-        assert found["Timers"] == ("1", "/admin/jobexec/timerjob/?waiting=time")
-        assert found["Waiting retries"] == ("1", "/admin/jobexec/timerjob/?waiting=retry")
-        assert found["Suspended"] == ("1", "/admin/jobexec/suspendedjob/")
+        assert found["Timers"] == ("2", "/admin/jobexec/timerjob/")
+        assert found["Held back"] == ("2", "/admin/jobexec/suspendedjob/")
+        assert len(found) == 6 and "Open incidents" not in found
         assert found["Dead letters"] == ("1", "/admin/jobexec/deadletterjob/")
         for count, url in found.values():
             assert admin.get(url).status_code == 200, url
@@ -170,12 +170,49 @@ class TestContent:
         text = section(admin, "jobexec-tiles")
         assert "7 of 10 threads busy" in text or "14 of 20 threads busy" in text
         assert re.search(r"next in (3 min|2 min [45]\d s)", text)  # the machine may be busy
+        assert "1 wait for a retry" in text and "1 suspended, 1 blocked" in text
 
     def test_large_numbers_end(self, admin, monkeypatch):
         monkeypatch.setattr(counts, "COUNT_LIMIT", 3)
         for _ in range(5):
             data.dead_letter()
         assert "Dead letters 3+" in section(admin, "jobexec-tiles")
+
+    @pytest.mark.parametrize(("rows", "text"), [(146_239, "≈146,000"), (None, "3+")])
+    def test_large_numbers_are_estimated_where_the_database_can(self, admin, monkeypatch, rows, text):
+        monkeypatch.setattr(counts, "COUNT_LIMIT", 3)
+        monkeypatch.setattr(counts, "estimated_rows", lambda using, table: rows)
+        for _ in range(5):
+            data.dead_letter()
+        assert f"Dead letters {text}" in section(admin, "jobexec-tiles")
+
+    def test_jobs_in_progress_among_many_are_those_of_the_nodes(self, admin, monkeypatch):
+        monkeypatch.setattr(counts, "COUNT_LIMIT", 3)
+        monkeypatch.setattr(counts, "estimated_rows", lambda using, table: 1000)
+        data.node()
+        for _ in range(5):
+            data.running()
+        assert "In progress ≈19 7 of 10 threads busy" in section(admin, "jobexec-tiles")
+
+    def test_the_rate_and_the_time_until_nothing_is_left(self, admin):
+        data.make(Job)
+        traffic(succeeded=150)
+        text = section(admin, "jobexec-tiles")
+        assert "0.50 jobs/s" in text and "empty in 2 s at this rate" in text
+
+    def test_numbers_of_nothing_are_grey(self, admin):
+        data.dead_letter()
+        content = admin.get(PAGE).content.decode()
+        assert content.count("jobexec-tile-none") == 5 and content.count("jobexec-tile-bad") == 1
+
+    def test_incidents_lead_to_the_groups_of_their_failures(self, admin):
+        group()
+        data.dead_letter(fingerprint="f" * 32)
+        incident()
+        content = admin.get(PAGE).content.decode()
+        wrong = content[content.index("jobexec-wrong") : content.index("jobexec-tiles")]
+        assert f'<a href="/admin/jobexec/failuregroup/{"f" * 32}/change/">' in wrong
+        assert "(dead letters: 1)" in wrong
 
     def test_nodes(self, admin):
         node = data.node(stuck_threads=1)
@@ -260,14 +297,14 @@ class TestPermissions:
         ("permission", "shown", "hidden"),
         [
             ("view_job", ["Executable", "In progress"], ["Timers", "Dead letters", "Executors", "Next timers"]),
-            ("view_timerjob", ["Waiting retries", "Next timers"], ["Executable", "Suspended"]),
-            ("view_deadletterjob", ["Dead letters"], ["Executable", "Failures that look alike"]),
+            ("view_timerjob", ["Timers", "Next timers"], ["Executable", "Suspended"]),
+            ("view_deadletterjob", ["Dead letters"], ["Executable", "Groups of failures"]),
             ("view_executornode", ["Executors"], ["Executable", "Jobs over time"]),
-            ("view_meterlog", ["Jobs over time", "Waiting time"], ["Next timers", "Failures that"]),
+            ("view_meterlog", ["Jobs over time", "Waiting time"], ["Next timers", "Groups of"]),
             ("view_incident", ["Open incidents"], ["Dead letters"]),
             ("view_batch", ["Running batches"], ["Suspensions"]),
             ("view_suspension", ["Suspensions"], ["Running batches"]),
-            ("view_failuregroup", ["Failures that look alike"], ["Jobs over time"]),
+            ("view_failuregroup", ["Groups of failures"], ["Jobs over time"]),
         ],
     )
     def test_each_part_needs_the_view_of_its_table(self, staff, permission, shown, hidden):
@@ -287,7 +324,7 @@ class TestPermissions:
         group()
         data.dead_letter(fingerprint="f" * 32)
         content = staff("view_failuregroup", view=False).get(PAGE).content.decode()
-        assert "Failures that look alike" in content
+        assert "Groups of failures" in content
         assert "deadletterjob" not in content
 
     def test_without_any_there_is_nothing(self, staff):

@@ -1,5 +1,6 @@
 """Actions do what they say, and say what they did and did not do."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -13,6 +14,7 @@ from jobexec.models import (
     Deployment,
     DeploymentRegistration,
     ExecutorNode,
+    FailureGroup,
     Job,
     JobDefinition,
     JobLog,
@@ -348,3 +350,24 @@ def test_nodes_are_paused_resumed_and_drained(admin):
 def test_stuck_threads_are_shown(admin):
     data.node(stuck_threads=2)
     assert "2 threads are stuck" in admin.get(list_url(ExecutorNode)).content.decode()
+
+
+def test_the_question_says_how_many_jobs_of_which_handlers_and_tenants(admin):
+    rows = [
+        data.dead_letter(tenant_id="acme"),
+        data.dead_letter(tenant_id="acme"),
+        data.dead_letter(tenant_id="globex"),
+    ]
+    rows += [data.dead_letter(handler_type="shop.jobs.pack", fingerprint="e" * 32)]
+    text = admin.act(DeadLetterJob, "requeue", rows, answered=False).content.decode()
+    assert "<h2>4 dead letter jobs</h2>" in text
+    first, second, third = re.findall(r"<li>(shop\.\S+?(?: of tenant \w+)?: \d)</li>", text)
+    assert first == "shop.jobs.charge_card of tenant acme: 2"
+    assert {second, third} == {"shop.jobs.charge_card of tenant globex: 1", "shop.jobs.pack: 1"}
+
+
+def test_the_question_about_a_group_is_about_its_dead_letters(admin):
+    group = data.failure_group()
+    data.dead_letter(tenant_id="acme")
+    text = admin.act(FailureGroup, "requeue", [group], answered=False).content.decode()
+    assert "<li>shop.jobs.charge_card of tenant acme: 1</li>" in text

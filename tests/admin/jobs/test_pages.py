@@ -1,5 +1,6 @@
 """The page of one row."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -14,6 +15,7 @@ from jobexec.admin.jobs.page import JobTableAdmin
 from jobexec.models import (
     JOB_TABLES,
     AuditLog,
+    BlockedJob,
     DeadLetterJob,
     ExclusiveLock,
     ExecutorNode,
@@ -36,6 +38,10 @@ SHOWN_BY = {
     "exception_stack": "stack",
     "handler_configuration": "arguments",
     "custom_headers": "headers",
+    "exclusive": "exclusively",
+    "atomic": "atomically",
+    "cancel_requested": "cancelling",
+    "suspend_requested": "suspending",
     "lost_runs": "missed",
     "message": "received",
     "died_at": "died_exactly",
@@ -276,3 +282,49 @@ class TestDisplay:
         assert "ü" in display.json_text({"name": "ü"})
         assert display.json_text({}) == display.NONE
         assert "not json" in display.json_text("{not json")
+
+
+class TestWhatAHealthyJobShows:
+    def names_of_buttons(self, content):
+        return re.findall(r'name="action" value="(\w+)"', content)
+
+    def test_only_the_buttons_that_apply(self, admin):
+        free, running = data.make(Job), data.running()
+        of_free = self.names_of_buttons(admin.get(page_url(free)).content.decode())
+        of_running = self.names_of_buttons(admin.get(page_url(running)).content.decode())
+        assert "unlock" not in of_free and "activate" not in of_free and "execute_now" in of_free
+        assert "unlock" in of_running and "execute_now" not in of_running
+        suspended = data.make(SuspendedJob)
+        assert "activate" in self.names_of_buttons(admin.get(page_url(suspended)).content.decode())
+        timer = data.make(TimerJob, due_date=clock.now() + timedelta(hours=1))
+        assert "recalculate_due_date" not in self.names_of_buttons(admin.get(page_url(timer)).content.decode())
+        blocked = data.make(BlockedJob, resource="pay.example")
+        assert "end_wait" not in self.names_of_buttons(admin.get(page_url(blocked)).content.decode())
+
+    def test_no_red_crosses_and_internals_last(self, admin):
+        content = admin.get(page_url(data.make(Job, exclusive=False))).content.decode()
+        assert "icon-no" not in content
+        assert content.index(">Origin<") < content.index(">Internals<") < content.index("Revision:")
+
+    def test_frames_of_the_project_come_first(self, admin):
+        stack = """Traceback (most recent call last):
+  File "/srv/venv/lib/python3.13/site-packages/jobexec/executor/run/execution.py", line 9, in run
+    handler.execute(context)
+  File "/srv/shop/jobs.py", line 41, in charge_card
+    receipt = gateway.charge(order.total)
+              ~~~~~~~~~~~~~~^^^^^^^^^^^^^
+  File "/srv/shop/gateway.py", line 17, in charge
+    requests.post(url)
+  File "/srv/venv/lib/python3.13/site-packages/requests/api.py", line 3, in post
+    raise Timeout
+Timeout: late"""
+        content = admin.get(page_url(data.dead_letter(exception_stack=stack))).content.decode()
+        assert content.count("in charge_card") == 2
+        first, whole = content.split("<details><summary>Whole stack trace</summary>")
+        own = first[first.rindex("<pre") :]
+        assert own.index("gateway.py") < own.index("shop/jobs.py") and "~~~^" in own and "site-packages" not in own
+        assert whole.index("execution.py") < whole.index("shop/jobs.py") < whole.index("requests/api.py")
+
+    def test_a_stack_trace_of_the_project_alone_is_shown_once(self, admin):
+        content = admin.get(page_url(data.dead_letter())).content.decode()
+        assert content.count("in charge_card") == 1 and "Whole stack trace" not in content

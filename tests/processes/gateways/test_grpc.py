@@ -13,6 +13,7 @@ from jobexec.models import AuditLog, ExternalWorkerJob, TimerJob
 from jobexec.operations import retry_now
 from jobexec.operations.external.search import search_incidents
 from jobexec.processes.models import ProcessDefinition, ProcessDeployment, ProcessInstance, UserTask, Variable
+from jobexec.processes.operations.suspend import suspend
 from jobexec.processes.operations.user_tasks import complete
 from tests.gateways.grpc.test_access import as_client, code_of
 from tests.support.waiting import until
@@ -140,6 +141,14 @@ class TestStart:
         deployed(gateway, wrong)
         failed(lambda: gateway.client.CreateProcessInstance(bpmnProcessId="order"), Code.FAILED_PRECONDITION, "g:")
         assert not ProcessInstance.objects.using(gateway.alias).exists()
+
+
+def test_a_suspended_process_is_not_started(gateway):
+    deployed(gateway)
+    suspend("order", using=gateway.alias)
+    start = gateway.client.CreateProcessInstance
+    failed(lambda: start(bpmnProcessId="order"), Code.FAILED_PRECONDITION, "suspended")
+    assert not ProcessInstance.objects.using(gateway.alias).exists()
 
 
 class TestWithResult:

@@ -9,6 +9,7 @@ from django.test import Client
 from jobexec.models import AuditLog, DeadLetterJob, Incident, TimerJob
 from jobexec.operations import retry_now
 from jobexec.processes.models import EventSubscription, ProcessDefinition, ProcessInstance, UserTask, Variable
+from jobexec.processes.operations.suspend import suspend
 from tests.gateways.v2 import V2
 
 from .models import APPROVE, AWAIT, BROKEN, CATCH, MESSAGE, PAY, SCRIPT, SIGNAL, chain, run, xml
@@ -212,6 +213,17 @@ def test_a_user_task(alias, v2):
     for method, rest in (("GET", ""), ("POST", "/completion"), ("DELETE", "/assignee")):
         v2.call(method, path + rest)
         v2.refused(404, "NOT_FOUND", "user task")
+
+
+def test_a_suspended_task(alias, v2):
+    deploy(chain(APPROVE))
+    key = start(v2)["processInstanceKey"]
+    suspend(ProcessInstance.objects.using(alias).get(), using=alias)
+    (task,) = v2.post("/user-tasks/search")["items"]
+    v2.post(f"/user-tasks/{task['userTaskKey']}/completion")
+    v2.refused(409, "INVALID_STATE", "suspended")
+    v2.call("PUT", f"/element-instances/{key}/variables", {"variables": {"a": 1}})
+    assert v2.status == 204
 
 
 def test_a_message_is_delivered_now(alias, v2):

@@ -21,6 +21,7 @@ from jobexec.models import (
 )
 from jobexec.operations.values.humanize import NONE, distance, duration
 from jobexec.operations.why.facts import HEAVY, node_of
+from jobexec.redaction import load_calls
 
 from .screen import Screen
 from .table import Cell, Column
@@ -33,26 +34,26 @@ def columns() -> list[Column]:
     """The columns of a list of jobs (retries left, attempts made, ...); a narrow terminal shows the important ones."""
     return [
         Column(_("id")),
-        Column(_("state")),
-        Column(_("handler"), least=12, keep_end=True),
-        Column(_("due"), extra=1),
-        Column(_("age"), right=True, extra=2),
-        Column(_("left"), right=True, extra=3),
-        Column(_("made"), right=True, extra=3),
-        Column(_("category"), least=8, extra=4),
+        Column(_("state"), least=8),
+        Column(_("call"), least=14),
+        Column(_("due"), extra=2),
+        Column(_("age"), right=True, extra=3),
+        Column(_("left"), right=True, extra=4),
+        Column(_("made"), right=True, extra=4),
+        Column(_("category"), least=8, extra=5),
         Column(_("priority"), right=True, extra=7),
         Column(_("process instance"), least=10, keep_end=True, extra=6),
         Column(_("held by"), least=8, extra=8),
-        Column(_("last exception"), least=20, extra=5),
+        Column(_("last exception"), least=14, extra=1),
     ]
 
 
-def cells(job: AbstractJob, now: datetime, style: Any) -> list[Cell | str]:
+def cells(job: AbstractJob, call: str, now: datetime, style: Any) -> list[Cell | str]:
     word, paint = standing(job, style)
     return [
         str(job.pk),
         Cell(word, paint),
-        job.handler_type,
+        call,
         distance(job.due_date, now) if job.due_date else NONE,
         duration((now - job.create_time).total_seconds()),
         str(job.retries),
@@ -73,7 +74,9 @@ def _holder(job: AbstractJob) -> str:
 
 
 def show_rows(screen: Screen, jobs: Sequence[AbstractJob], now: datetime, indent: int = 0) -> None:
-    screen.table(columns(), [cells(job, now, screen.style) for job in jobs], indent)
+    calls = load_calls(jobs, screen.using)
+    rows = [cells(job, calls.get(job.pk, job.handler_type), now, screen.style) for job in jobs]
+    screen.table(columns(), rows, indent)
 
 
 def standing(job: AbstractJob, style: Any) -> tuple[str, Any]:

@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 from jobexec import clock
 from jobexec.models import SHARED_COLUMNS, JobLog, LogState, TimerJob
 
-from .. import ours
-from ..case import Case, Contenders
-from ..measure import BenchError, Sample
-from ..noop import HANDLER, check_once, fill, numbers_in, registered
-from ..raw import drain
-from ..raw.copy import Statement, as_they_are, insert_from, moment
-from ..raw.log import log_statement
-from ..raw.queue import TABLE, RawQueue
-from ..sandbox import tidy
+from ... import ours
+from ...case import Case, Contenders
+from ...measure import BenchError, Sample
+from ...noop import HANDLER, check_once, fill, numbers_in, registered
+from ...raw import drain
+from ...raw.copy import Statement, as_they_are, insert_from, moment
+from ...raw.log import log_statement
+from ...raw.queue import TABLE, RawQueue
+from ...sandbox import tidy
 
 _MESSAGE = "The service is not there."
 #: About as long as the stack of the handler that fails.

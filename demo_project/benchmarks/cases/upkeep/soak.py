@@ -11,15 +11,15 @@ from typing import ClassVar
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.runtime.threads import spawn
 
-from .. import ours
-from ..case import Case, Contenders
-from ..measure import BenchError, Sample, Stopwatch
-from ..noop import Ledger, registered, wait_for
-from ..raw.drain import Loop, calling, check_loops
-from ..raw.resuming import ResumingQueue
-from ..raw.sql import Insert, RawConnection
-from ..report import Shown
-from ..sampler import Sampler, memory, slope
+from ... import ours
+from ...case import Case, Contenders
+from ...measure import BenchError, Sample, Stopwatch
+from ...noop import Ledger, registered, wait_for
+from ...raw.drain import Loop, calling, check_loops
+from ...raw.resuming import ResumingQueue
+from ...raw.sql import Insert, RawConnection
+from ...report import Shown
+from ...sampler import Sampler, memory, slope
 from .retries import silent
 
 _BATCH = 500

@@ -10,17 +10,17 @@ from typing import ClassVar
 
 from jobexec.models import Job
 
-from .. import ours
-from ..case import Case, Contenders
-from ..measure import Sample
-from ..noop import Ledger, fill, registered
-from ..raw import drain
-from ..raw.queue import RawQueue
-from ..raw.resuming import ResumingQueue
-from ..raw.sql import RawConnection
-from ..report import Shown
-from ..sampler import Sampler
-from ..sandbox import tidy
+from ... import ours
+from ...case import Case, Contenders
+from ...measure import Sample
+from ...noop import Ledger, fill, registered
+from ...raw import drain
+from ...raw.queue import RawQueue
+from ...raw.resuming import ResumingQueue
+from ...raw.sql import RawConnection
+from ...report import Shown
+from ...sampler import Sampler
+from ...sandbox import tidy
 
 _PARTS = 20
 _LOOK = 0.01

@@ -12,11 +12,11 @@ from django.db import connections, models
 from jobexec import clock
 from jobexec.models import DeadLetterJob, Job, JobLog, LogState, TimerJob
 
-from ..bulk import multiply
-from ..case import Contenders
-from ..noop import BACKLOG_HANDLER, CATEGORY
-from ..sandbox import remove_everything, tidy
-from .drain import Drain
+from ...bulk import multiply
+from ...case import Contenders
+from ...noop import BACKLOG_HANDLER, CATEGORY
+from ...sandbox import remove_everything, tidy
+from ..drain import Drain
 
 _ELSEWHERE = "jobbench-elsewhere"
 _COMMON: dict[str, Any] = {"handler_type": BACKLOG_HANDLER, "category": CATEGORY}

@@ -17,13 +17,13 @@ from jobexec.operations import batch_progress, delete_batch, start_batch
 from jobexec.operations.history.incidents import open_incidents
 from jobexec.operations.sql.locks import delete_rows
 
-from ..case import Case, Contenders
-from ..measure import BenchError, Sample, Stopwatch
-from ..noop import CATEGORY, HANDLER, check_once, numbers_in, registered, wait_for
-from ..raw.copy import as_they_are, insert_from, moment
-from ..raw.sql import RawConnection
-from ..report import Shown
-from ..sandbox import tidy
+from ...case import Case, Contenders
+from ...measure import BenchError, Sample, Stopwatch
+from ...noop import CATEGORY, HANDLER, check_once, numbers_in, registered, wait_for
+from ...raw.copy import as_they_are, insert_from, moment
+from ...raw.sql import RawConnection
+from ...report import Shown
+from ...sandbox import tidy
 
 _CHUNK = 10_000
 _LOOK = 0.01

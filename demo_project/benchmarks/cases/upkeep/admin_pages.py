@@ -18,12 +18,12 @@ from django.urls import NoReverseMatch, resolve, reverse
 from jobexec import clock
 from jobexec.models import DeadLetterJob, GatewayClient, Incident, Job, JobLog, LogState, SuspendedJob, TimerJob
 
-from ..bulk import multiply
-from ..case import Case, Contenders
-from ..measure import BenchError, Sample, Stopwatch
-from ..noop import BACKLOG_HANDLER, CATEGORY
-from ..raw.sql import RawConnection
-from ..report import Report, Shown
+from ...bulk import multiply
+from ...case import Case, Contenders
+from ...measure import BenchError, Sample, Stopwatch
+from ...noop import BACKLOG_HANDLER, CATEGORY
+from ...raw.sql import RawConnection
+from ...report import Report, Shown
 from .backlog import analyze
 
 _COMMON: dict[str, Any] = {"handler_type": BACKLOG_HANDLER, "category": CATEGORY}

@@ -16,12 +16,12 @@ from jobexec.executor.job_executor import JobExecutor
 from jobexec.operations.notify.wake import CHANNEL
 from jobexec.runtime.threads import spawn
 
-from ..case import Case, Contenders
-from ..measure import Sample, Stopwatch
-from ..raw.queue import RawQueue
-from ..raw.sql import RawConnection
-from ..report import Shown
-from ..sampler import Sampler, memory
+from ...case import Case, Contenders
+from ...measure import Sample, Stopwatch
+from ...raw.queue import RawQueue
+from ...raw.sql import RawConnection
+from ...report import Shown
+from ...sampler import Sampler, memory
 
 _SETTLED = 1.0
 _TURN = 0.5

@@ -12,13 +12,13 @@ from jobexec.models import SHARED_COLUMNS, Job, TimerJob
 from jobexec.operations.enqueue.create import create_jobs
 from jobexec.operations.sql.locks import has_skip_locked
 
-from .. import ours
-from ..case import Case, Contenders
-from ..measure import Sample, Stopwatch
-from ..noop import CATEGORY, HANDLER, check_once, numbers_in, registered, wait_for
-from ..raw.copy import as_they_are, insert_from, moment
-from ..raw.sql import RawConnection
-from ..sandbox import tidy
+from ... import ours
+from ...case import Case, Contenders
+from ...measure import Sample, Stopwatch
+from ...noop import CATEGORY, HANDLER, check_once, numbers_in, registered, wait_for
+from ...raw.copy import as_they_are, insert_from, moment
+from ...raw.sql import RawConnection
+from ...sandbox import tidy
 
 _CHUNK = 10_000
 _LOOK = 0.005

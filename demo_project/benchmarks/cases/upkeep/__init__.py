@@ -1,0 +1,1 @@
+"""Cases about full tables, timers, retries, batches, and executors that have nothing or run for long."""

@@ -1,0 +1,88 @@
+"""Rows are told apart by their calls: masked, cut, and never loaded if they are long."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils.html import escape
+
+from jobexec import job
+from jobexec.handlers.registry import isolated
+from jobexec.models import JOB_TABLES, DeadLetterJob, ExternalWorkerJob, Job, JobDefinition, TaskResult
+from jobexec.redaction import LONGEST_CALL
+
+from .. import data
+from ..conftest import list_url
+
+
+def calls_in(client, table):
+    cells = client.get(list_url(table)).content.decode().split('<span class="jobexec-call" title="')[1:]
+    return [cell.split('"', 1)[0] for cell in cells]
+
+
+@pytest.mark.parametrize("table", [table for table in (*JOB_TABLES, TaskResult) if table is not ExternalWorkerJob])
+def test_each_list_shows_the_calls_of_handlers_that_only_have_a_definition(admin, table):
+    data.some_of_everything()
+    JobDefinition.objects.update_or_create(
+        pk="shop.jobs.charge_card", defaults={"handler_type": "shop.jobs.charge_card", "category": "default"}
+    )
+    table.objects.update(handler_type="shop.jobs.charge_card", handler_configuration={"kwargs": {"order_id": 17}})
+    assert set(calls_in(admin, table)) == {"charge_card(order_id=17)"}
+
+
+def test_arguments_have_the_names_of_the_parameters(admin):
+    with isolated():
+
+        @job(name="shop.jobs.pack", sensitive=["card"])
+        def pack(order, card, *more):
+            pass
+
+        given = {"args": [17, "4111", 1, 2], "kwargs": {"gift": True, "password": "hush"}}
+        data.make(Job, handler_type="shop.jobs.pack", handler_configuration=given, tenant_id="acme")
+        content = admin.get(list_url(Job)).content.decode()
+        assert calls_in(admin, Job) == [
+            escape("pack(order=17, card=●●●, more[2]=1, more[3]=2, gift=True, password=●●●)")
+        ]
+        assert "tenant acme" in content and "4111" not in content and "hush" not in content
+
+
+def test_nothing_is_shown_by_position_without_a_definition(admin):
+    data.make(Job, handler_type="shop.gone", handler_configuration={"args": ["4111"], "kwargs": {"token": "x", "n": 1}})
+    assert calls_in(admin, Job) == ["gone(●●●, token=●●●, n=1)"]
+
+
+def test_the_variables_of_an_external_job_without_what_its_callbacks_hide(admin):
+    JobDefinition.objects.create(
+        pk="shop.jobs.charge_card", handler_type="shop.jobs.charge_card", category="default", sensitive=["amount"]
+    )
+    data.external()
+    assert calls_in(admin, ExternalWorkerJob) == ["payment(amount=●●●, card_password=●●●)"]
+
+
+def test_encrypted_arguments(admin):
+    envelope = {"encrypted": {"version": 1, "key": "k1", "text": "abcdef"}}
+    data.make(Job, handler_configuration=envelope)
+    assert calls_in(admin, Job) == ["charge_card(encrypted)"]
+
+
+def test_long_arguments_are_not_loaded(admin):
+    data.dead_letter(handler_configuration={"kwargs": {"text": "x" * LONGEST_CALL}})
+    data.dead_letter(handler_configuration={"kwargs": {"text": "y" * (LONGEST_CALL - 100)}})
+    with CaptureQueriesContext(connection):
+        response = admin.get(list_url(DeadLetterJob))
+    shown = {row.call[:20]: len(row.call) for row in response.context["cl"].result_list}
+    assert shown == {"charge_card(…)": 14, "charge_card(text='yy": LONGEST_CALL - 100 + 20}
+    assert f"charge_card(text='{'y' * 61}…</span>" in response.content.decode().replace("&#x27;", "'")
+
+
+def test_many_unknown_handlers_cost_as_many_statements_as_one(admin):
+    def statements():
+        with CaptureQueriesContext(connection) as captured:
+            admin.get(list_url(Job))
+        return len(captured)
+
+    data.make(Job, handler_type="shop.first")
+    statements()
+    few = statements()
+    for number in range(10):
+        data.make(Job, handler_type=f"shop.other_{number}")
+    assert statements() == few

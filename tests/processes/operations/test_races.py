@@ -1,0 +1,93 @@
+"""Operators and steps at the same time: nobody waits for another in two orders, and nothing is left half done."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from django.db import connections
+
+from jobexec.exceptions import JobExecError
+from jobexec.operations import clean_up_history
+from jobexec.processes.engine.exceptions import StepError
+from jobexec.processes.models import ProcessInstance, UserTask
+from jobexec.processes.operations.check import check
+from jobexec.processes.operations.deploy import deploy
+from jobexec.processes.operations.instances import cancel, set_variables
+from jobexec.processes.operations.modify import modify, restart
+from jobexec.processes.operations.start import start
+from jobexec.processes.operations.suspend import activate, suspend
+from jobexec.processes.operations.user_tasks import complete
+from jobexec.testing import ManualExecutor
+from tests.processes.support.bpmn import process
+
+pytestmark = [pytest.mark.transactional, pytest.mark.every_database, pytest.mark.databases("postgresql", "mariadb")]
+pytest.importorskip("lxml")
+
+MODEL = (
+    '<startEvent id="s"/><parallelGateway id="fork"/><userTask id="a"/><task id="b" camunda:asyncBefore="true"/>'
+    '<parallelGateway id="join"/><userTask id="c"/>'
+    + "".join(
+        f'<sequenceFlow id="f{n}" sourceRef="{a}" targetRef="{b}"/>'
+        for n, (a, b) in enumerate(
+            [("s", "fork"), ("fork", "a"), ("fork", "b"), ("a", "join"), ("b", "join"), ("join", "c")]
+        )
+    )
+)
+
+
+def complete_one(alias, instance):
+    task = UserTask.objects.using(alias).filter(instance_id=instance.pk).first()
+    if task is not None:
+        complete(task, {"n": random.random()}, using=alias)
+
+
+def run_some(alias, instance):
+    ManualExecutor(alias, reraise=False).run_due(3)
+
+
+ACTS = [
+    complete_one,
+    run_some,
+    lambda alias, instance: suspend(instance, using=alias),
+    lambda alias, instance: activate(instance, using=alias),
+    lambda alias, instance: suspend("p", using=alias),
+    lambda alias, instance: activate("p", using=alias),
+    lambda alias, instance: set_variables(instance, {"x": 1}, using=alias),
+    lambda alias, instance: modify(instance, using=alias).cancel("b").start_before("b").execute(),
+    lambda alias, instance: modify(instance, using=alias).start_after("a").execute(),
+    lambda alias, instance: cancel(instance, using=alias),
+    lambda alias, instance: restart(instance, before="a", using=alias),
+    lambda alias, instance: clean_up_history(alias),
+]
+
+
+def test_no_deadlock_and_all_rows_fit_together(alias, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"HISTORY_TIME_TO_LIVE": 0}}
+    deploy(("p.bpmn", process(MODEL)), using=alias)
+    instances = [start("p", using=alias) for _ in range(3)]
+    done = [0] * len(ACTS)
+
+    def work(seed):
+        chosen = random.Random(seed)
+        try:
+            for _ in range(60):
+                number = chosen.randrange(len(ACTS))
+                # What is refused is fine; a deadlock, which is an OperationalError, is not.
+                with suppress(JobExecError, StepError, ProcessInstance.DoesNotExist):
+                    ACTS[number](alias, chosen.choice(instances))
+                    done[number] += 1
+        finally:
+            connections[alias].close()
+
+    with ThreadPoolExecutor(4) as threads:
+        for future in [threads.submit(work, seed) for seed in range(4)]:
+            future.result()
+    assert check(using=alias) == []
+    assert all(done[:6]), done
+    activate("p", using=alias)
+    for row in ProcessInstance.objects.using(alias).filter(end_time=None):
+        activate(row, using=alias)
+        cancel(row, using=alias)
+    clean_up_history(alias)
+    assert not ProcessInstance.objects.using(alias).exists()
