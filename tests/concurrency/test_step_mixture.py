@@ -12,7 +12,7 @@ from jobexec.operations import activate, suspend
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.processes.definition import Call, Event, Flow, Kind, Mode, Node, Process, TimerKind, Trigger, Work
 from jobexec.processes.engine.inputs import Cancelled, JobDone, Triggered
-from jobexec.processes.exceptions import InstanceOver, MismatchingMessage, TaskOver
+from jobexec.processes.exceptions import InstanceOver, MismatchingMessage, Suspended, TaskOver
 from jobexec.processes.handlers.stepping import proceed
 from jobexec.processes.models import EventSubscription, Execution, ProcessDefinition, ProcessInstance, UserTask
 from jobexec.processes.operations.check import check
@@ -125,7 +125,7 @@ def tried(event):
     """What has gone meanwhile is refused by name."""
     try:
         return again(event)
-    except (MismatchingMessage, TaskOver, InstanceOver):
+    except (MismatchingMessage, TaskOver, InstanceOver, Suspended):
         return None
 
 

@@ -3,7 +3,6 @@
 import pytest
 from django.db import connections
 
-from jobexec import job
 from jobexec.exceptions import DuplicateHandler
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, TimerJob
 from jobexec.operations import requeue
@@ -50,20 +49,6 @@ def sell(context):
 @service_task("tests.bpmn.broken")
 def broken(context):
     raise ValueError("broken")
-
-
-@service_task("tests.bpmn.outside")
-def note_outside(context):
-    """Says whether it is in the transaction of a step."""
-    DONE.append((context.element_id, context.variables["order"], context.job.work.atomic))
-    context.variables["parcel"] = 17
-    return {"seen": context.business_key}
-
-
-@job(name="tests.bpmn.plain")
-def plain():
-    DONE.append("plain")
-    return 5
 
 
 @function("tests.twice")
@@ -466,19 +451,3 @@ def test_who_has_started_it_is_a_variable(alias):
     deployed(alias, body + flows(("s", "ask")))
     start("order", user="anna", using=alias)
     assert UserTask.objects.using(alias).get().assignee == "anna"
-
-
-def test_a_task_that_runs_outside_sees_and_changes_variables(alias, run_jobs):
-    tasks = """<serviceTask id="a" jobexec:transaction="outside" camunda:delegateExpression="${tests.bpmn.outside}"/>
-    <serviceTask id="b" jobexec:transaction="outside" camunda:delegateExpression="${tests.bpmn.plain}"
-                 camunda:resultVariable="five" />
-    <serviceTask id="c" camunda:asyncBefore="true" camunda:delegateExpression="${tests.bpmn.plain}"/>"""
-    tasks = tasks.replace("jobexec:", 'xmlns:jobexec="urn:jobexec:bpmn" jobexec:')
-    body = '<startEvent id="s"/>' + tasks + '<endEvent id="e"/>'
-    deployed(alias, body + flows(("s", "a"), ("a", "b"), ("b", "c"), ("c", "e")))
-    instance = start("order", business_key="4711", variables={"order": 5}, using=alias)
-    run_jobs()
-    assert DONE == [("a", 5, False), "plain", "plain"]
-    found = final(alias, instance)
-    assert (found["parcel"], found["seen"], found["five"]) == (17, "4711", 5)
-    assert state(alias, instance) == "completed"

@@ -12,7 +12,6 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from jobexec import job
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import JOB_TABLES, DeadLetterJob, ExternalWorkerJob, Incident, Job, SuspendedJob, TimerJob
 from jobexec.operations import activate, suspend
@@ -20,7 +19,7 @@ from jobexec.operations.external.settle import complete_external_job
 from jobexec.processes.definition import Kind
 from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.engine.inputs import Completed
-from jobexec.processes.exceptions import MismatchingMessage
+from jobexec.processes.exceptions import MismatchingMessage, Suspended
 from jobexec.processes.handlers.registry import service_task
 from jobexec.processes.handlers.signals import DELIVER
 from jobexec.processes.handlers.stepping import proceed
@@ -67,8 +66,8 @@ def inside(context):
     _work()
 
 
-@job(name="tests.random.outside")
-def outside():
+@service_task("tests.random.outside")
+def outside(context):
     _work()
 
 
@@ -135,7 +134,11 @@ class Play:
         assert found, f"nothing can happen: {list(Execution.objects.using(self.alias).values())}"
         try:
             self.chance.choice(found)()
-        except (MismatchingMessage, Broken) as error:  # a failure of a job is told to whoever runs it by hand
+        except (
+            MismatchingMessage,
+            Suspended,
+            Broken,
+        ) as error:  # a failure of a job is told to whoever runs it by hand
             note(repr(error))
         if self.faults and self.going() and self.chance.random() < 0.2:
             self.befall()

@@ -19,7 +19,6 @@ from ..definition import Expression, Process
 from ..engine.environment import Called, HandlerCall, Notice, Scope
 from ..expressions import EvaluationContext, parse
 from ..store import definitions
-from ..store.jobs import NO_ARGUMENTS
 from ..store.suspensions import refuse_start
 from .context import ListenerContext, TaskContext
 from .registry import find_listener, find_service, functions
@@ -51,8 +50,7 @@ class StepEnvironment:
         assert call.work.handler is not None
         found = find_service(call.work.handler)
         if isinstance(found, JobFunction):
-            given = call.arguments or NO_ARGUMENTS
-            args, kwargs = given["args"], given["kwargs"]
+            args, kwargs = call.arguments["args"], call.arguments["kwargs"]
             return found.function(*([current_job()] if found.takes_context else []), *args, **kwargs)
         return run_service(found, call)
 

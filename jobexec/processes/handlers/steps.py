@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobexec.exceptions import DoNotRetry, InvalidJob, RetryAt, RetryIn, UnreadableJob
-from jobexec.handlers.base import JobHandler
+from jobexec.handlers.base import JobHandler, NotBegun
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.function import JobFunction
 from jobexec.handlers.registry import add_resolver, registered
 from jobexec.operations.sql.errors import is_conflict
+from jobexec.operations.sql.session import is_of_connection
 
 from ..engine.environment import HandlerCall
 from ..engine.exceptions import BpmnError
@@ -64,7 +65,7 @@ class StepFunction:
 
         The job ends well, too, after an error that somebody catches, and if nobody waits for it any more.
         """
-        token = _waiting(context)
+        token = _looked_up(context)
         if token is None:
             return None
         try:
@@ -83,6 +84,10 @@ class StepFunction:
             proceed(context.using, token.root, done)
         except InvalidJob as error:
             raise results.not_kept(error) from error
+        except Exception as error:
+            if is_of_connection(error):  # the function has not failed: it runs again, and spends no retry
+                raise RetryIn(_PAUSE, "The database was away when its result was taken.", count=False) from error
+            raise
         return None
 
 
@@ -111,12 +116,26 @@ class ItemFunction(StepFunction):
     def execute(self, context: JobContext, arguments: Any) -> Any:
         """Call the function and keep its result, once, however often it runs."""
         batch = context.work.batch_id
-        token = _waiting(context, batch) if batch is not None else None
+        token = _looked_up(context, batch) if batch is not None else None
         if token is None:
             return None
         result = results.checked(self.function.execute(context, arguments))
         keep_item(context.using, token.root, token.id, context.id, result)
         return None
+
+
+#: Seconds before another attempt to take the result of a function, which runs again.
+_PAUSE = 1
+
+
+def _looked_up(context: JobContext, job: UUID | None = None) -> _Waiting | None:
+    """As :func:`_waiting`, before the function; the job is released, at no cost, if the database is away."""
+    try:
+        return _waiting(context, job)
+    except Exception as error:
+        if is_of_connection(error):
+            raise NotBegun(str(error)) from error
+        raise
 
 
 def _waiting(context: JobContext, job: UUID | None = None) -> _Waiting | None:

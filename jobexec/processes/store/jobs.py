@@ -36,8 +36,6 @@ WORKED, THREW = "jobexec.processes.worked", "jobexec.processes.threw"
 GATHERED, NOT_GATHERED = "jobexec.processes.gathered", "jobexec.processes.not_gathered"
 #: Waits for a message that is published with a key.
 RECEIVE = "jobexec.processes.receive"
-#: Of a task in a file, whose function gets a context instead.
-NO_ARGUMENTS: Mapping[str, Any] = {"args": [], "kwargs": {}}
 #: What precedes the name of a function that runs as a step, or for an item of a long list: its jobs have the
 #: function's arguments and options.
 STEP, ITEM = "step:", "item:"
@@ -210,7 +208,7 @@ class JobWriter:
         if job.kind not in _HANDLERS:
             arguments = job.payload["arguments"]
             if registered(job.payload["handler"]) is not None:  # a step of a flow: the call of its function
-                return dict(arguments or NO_ARGUMENTS)
+                return dict(arguments)
             return {"args": [], "kwargs": kwargs | {"token": str(job.owner), "arguments": arguments}}
         if job.kind is JobKind.CONTINUE:
             return {"args": [], "kwargs": kwargs | {"token": str(job.owner)}}
