@@ -15,8 +15,7 @@ tables, ``store`` is the SQL of a step, ``handlers`` has what a process calls an
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,10 +24,14 @@ else:
 
     def __getattr__(name: str) -> Any:
         """Load a public name when it is used, for most of them need the models, and ``api`` names them all."""
-        if name == "__all__":
-            return import_module(".api", __name__).__all__
-        if not name.startswith("_") and find_spec(f"{__name__}.{name}") is None:
-            api = import_module(".api", __name__)
-            if name in api.__all__:
+        if name == "__all__" or not (name.startswith("_") or _is_module(name)):
+            from . import api
+
+            if name in ("__all__", *api.__all__):
                 return getattr(api, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def _is_module(name: str) -> bool:
+        """Whether a module has the name, which is then to be imported: an import asks for an attribute first."""
+        path = Path(__file__).with_name(name)
+        return path.is_dir() or path.with_suffix(".py").is_file()

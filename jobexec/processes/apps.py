@@ -34,11 +34,13 @@ class ProcessesConfig(AppConfig):
         add_to_cleanup(expired)
         register_checks()
         use()
-        post_migrate.connect(_deploy, sender=self, dispatch_uid="jobexec.processes")
+        post_migrate.connect(_deploy, dispatch_uid="jobexec.processes")  # once, however often apps are loaded
 
 
-def _deploy(using: str, **kwargs: Any) -> None:
+def _deploy(sender: AppConfig, using: str, **kwargs: Any) -> None:
     """With AUTO_DEPLOY: deploy the files of all apps when their tables are there."""
+    if not isinstance(sender, ProcessesConfig):
+        return
     from jobexec.conf import get_settings
 
     from .models import ProcessDefinition

@@ -5,7 +5,6 @@ Importing it touches neither models nor databases: the names are imported at fir
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,4 +14,6 @@ else:
     def __getattr__(name: str) -> Any:
         if name != "__all__" and (name.startswith("_") or name in ("kit", "plugin", "removal")):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(".kit", __name__), name)
+        from . import kit
+
+        return getattr(kit, name)

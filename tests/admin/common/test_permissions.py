@@ -233,7 +233,7 @@ BESIDE: dict[type[Any], Callable[[str], Any]] = {
 def everything() -> list[Any]:
     """What is in the tables that actions change."""
     tables = (*JOB_TABLES, Deployment, DeploymentRegistration, Suspension, JobDefinition, Incident, HistoryJob, Batch)
-    tables = (*tables, Schedule, GatewayClient, JobKey, TaskResult, Resource, Message)
+    tables = (*tables, Schedule, GatewayClient, JobKey, TaskResult, Resource, Message, ExecutorNode)
     return [(table.__name__, list(table.objects.order_by("pk").values())) for table in tables]
 
 
