@@ -28,6 +28,7 @@ from demo_project.benchmarks.raw.log import LoggingQueue
 from demo_project.benchmarks.raw.queue import RawQueue
 from demo_project.benchmarks.raw.resuming import ResumingQueue
 from demo_project.benchmarks.raw.sql import RawConnection
+from demo_project.benchmarks.raw.stepping import StepLoop
 from demo_project.benchmarks.report import Report
 from demo_project.benchmarks.sampler import Sampler, slope
 from demo_project.benchmarks.sandbox import build_settings, overridden
@@ -36,6 +37,7 @@ from jobexec import clock, signals
 from jobexec.conf import get_settings
 from jobexec.handlers.registry import all_handlers
 from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, Job, JobDefinition, JobLog, TimerJob
+from jobexec.processes.models import ActivityInstance, Execution, ProcessDefinition, ProcessInstance, Variable
 from tests.support.factories import make_job, make_node, make_row
 from tests.support.suite.tiers import some
 
@@ -52,6 +54,8 @@ def engines(settings):
     """Every database is an engine, and polls often enough for a test."""
     settings.JOBEXEC = {"ENGINES": {alias: {} for alias in connections}, "THREADS": 2, "WAIT_TIME": 0.01}
 
+
+PROCESS_TABLES = (ProcessDefinition, ProcessInstance, Execution, Variable, ActivityInstance)
 
 #: What makes each case small.
 TINY = {
@@ -77,7 +81,7 @@ def texts(path):
 
 def rows(alias):
     """Everything that is in the tables that a benchmark writes to, except what each executor writes."""
-    tables = (*JOB_TABLES, JobLog, ExecutorNode)
+    tables = (*JOB_TABLES, JobLog, ExecutorNode, *PROCESS_TABLES)
     definitions = JobDefinition.objects.using(alias).filter(pk__startswith="jobexec.bench.")
     return definitions.count() + sum(table._base_manager.using(alias).count() for table in tables)
 
@@ -157,8 +161,9 @@ class TestExactlyOnce:
     @pytest.mark.databases("sqlite")
     @pytest.mark.parametrize("case", some(RUNNING, 4))
     def test_raw_sql_that_repeats_a_job_is_refused(self, alias, case, monkeypatch):
-        turn = RawQueue.turn
+        turn, step = RawQueue.turn, StepLoop._step
         monkeypatch.setattr(RawQueue, "turn", lambda self, done: (found := turn(self, done)) + found[:1])
+        monkeypatch.setattr(StepLoop, "_step", lambda *args: [step(*args) for _ in range(2)])
         with pytest.raises(CommandError, match=r"exactly once|different ones|No job ran"):
             bench(case, alias)
         assert rows(alias) == 0
@@ -166,16 +171,23 @@ class TestExactlyOnce:
     @pytest.mark.databases("sqlite")
     @pytest.mark.parametrize("case", some(RUNNING, 4))
     def test_raw_sql_that_loses_a_job_is_refused(self, alias, case, monkeypatch):
-        turn = RawQueue.turn
+        turn, step = RawQueue.turn, StepLoop._step
 
         def lossy(self, done):
             found = turn(self, done)
             return found[1:]
 
         monkeypatch.setattr(RawQueue, "turn", lossy)
+        monkeypatch.setattr(StepLoop, "_step", lambda self, *which: which[1] == 1 or step(self, *which))
         monkeypatch.setattr(CompactLedger.wait, "__defaults__", (0.5,))  # the soak waits for what is lost
         with pytest.raises(CommandError, match=r"exactly once|different ones|No job ran"):
             bench(case, alias)
+        assert rows(alias) == 0
+
+    @pytest.mark.parametrize("case", ["flows", "processes"])
+    def test_the_last_instance_has_the_steps_that_remain(self, alias, case):
+        details = json.loads(bench(case, alias, json=True, jobs=13))["details"]
+        assert details["jobs"] == 13
         assert rows(alias) == 0
 
     def test_the_soak_retries_some_jobs(self, alias):

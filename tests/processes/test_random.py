@@ -134,11 +134,7 @@ class Play:
         assert found, f"nothing can happen: {list(Execution.objects.using(self.alias).values())}"
         try:
             self.chance.choice(found)()
-        except (
-            MismatchingMessage,
-            Suspended,
-            Broken,
-        ) as error:  # a failure of a job is told to whoever runs it by hand
+        except (MismatchingMessage, Suspended, Broken) as error:  # whoever runs a job by hand is told its failure
             note(repr(error))
         if self.faults and self.going() and self.chance.random() < 0.2:
             self.befall()

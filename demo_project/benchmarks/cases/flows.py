@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, ClassVar
+from uuid import UUID
 
 from ..case import Case, Contenders
 from ..measure import Sample
 from ..noop import registered
-from ..processes import check_installed, execute, processes, remaining_steps
+from ..processes import KEY, check_installed, check_raw, execute, lengths, processes
 from ..sandbox import tidy
 
 STEPS = 10
@@ -29,41 +30,40 @@ class Flows(Case):
         check_installed()
         return {"ours": self.ours, "fork": self.fork, "raw": self.raw}
 
-    @property
-    def _chains(self) -> int:
-        return max(1, self.plan.jobs // STEPS)
-
     def ours(self) -> Sample:
-        return self._run(self._chains * STEPS, self._start_chains)
+        return self._run(self._start_chains)
 
     def fork(self) -> Sample:
-        return self._run(self.plan.jobs, self._start_fork)
+        return self._run(self._start_fork)
 
-    def _run(self, wanted: int, start: Callable[[Any], None]) -> Sample:
-        alias, ledger = self.plan.alias, self.ledger(wanted)
+    def _run(self, start: Callable[[Any], object]) -> Sample:
+        alias, ledger = self.plan.alias, self.ledger()
         with processes(alias), registered(alias, ledger.note) as handler:
             start(handler)
             return execute(self.plan, ledger)
 
-    def _start_chains(self, handler: Any) -> None:
+    def _start_chains(self, handler: Any) -> dict[UUID, int]:
+        """How many steps each instance has."""
         from jobexec.processes import chain
 
-        for number in range(self._chains):
-            parts = [handler.s(number * STEPS + step) for step in range(STEPS)]
-            chain(*parts).start("jobbench", using=self.plan.alias)
+        started = {}
+        for first, steps in lengths(self.plan.jobs, STEPS):
+            parts = [handler.s(number) for number in range(first, first + steps)]
+            started[chain(*parts).start(KEY, using=self.plan.alias).pk] = steps
+        return started
 
     def _start_fork(self, handler: Any) -> None:
         from jobexec.processes import parallel
 
-        parallel(*(handler.s(number) for number in range(self.plan.jobs))).start("jobbench", using=self.plan.alias)
+        parallel(*(handler.s(number) for number in range(self.plan.jobs))).start(KEY, using=self.plan.alias)
 
     def raw(self) -> Sample:
         from ..raw.stepping import steps
 
-        alias, ledger = self.plan.alias, self.ledger(self._chains * STEPS)
+        alias, ledger = self.plan.alias, self.ledger()
         with processes(alias), registered(alias, ledger.note) as handler:
-            self._start_chains(handler)
+            started = self._start_chains(handler)
             tidy(alias)
-            sample = steps(alias, ledger, self.plan.settings.threads, STEPS)
-            remaining_steps(alias)
+            sample = steps(alias, ledger, self.plan.settings.threads, started)
+            check_raw(alias, self.plan.jobs)
             return sample

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 from typing import Any, ClassVar
+from uuid import UUID
 
 from ..case import Case, Contenders
 from ..measure import Sample, Stopwatch
 from ..noop import CATEGORY, HANDLER, registered
-from ..processes import KEY, check_installed, execute, processes, remaining_steps
+from ..processes import KEY, check_installed, check_raw, execute, lengths, processes
 from ..sandbox import tidy
 from .atomic import Atomic
 
@@ -32,14 +33,10 @@ class Processes(Case):
         found = {"ours": self.ours, "atomic": atomic.ours, "start": self.start, "enqueue": self.enqueue}
         return {**found, "raw": self.raw}
 
-    @property
-    def _instances(self) -> int:
-        return max(1, self.plan.jobs // STEPS)
-
-    def _process(self, before: bool) -> Any:
+    def _process(self, steps: int, before: bool) -> Any:
         from jobexec.processes.definition import Expression, Flow, JobOptions, Kind, Node, Process, Work
 
-        names = [f"s{number}" for number in range(STEPS)]
+        names = [f"s{number}" for number in range(steps)]
         nodes = [
             Node(
                 name,
@@ -53,43 +50,51 @@ class Processes(Case):
         flows = tuple(Flow(f"{a}-{b}", a, b) for a, b in pairwise(ends))
         return Process(KEY, (Node("begin", Kind.START_EVENT), *nodes, Node("end", Kind.END_EVENT)), flows)
 
-    def _start(self, process: Any) -> None:
+    def _processes(self, before: bool) -> list[tuple[int, int, Any]]:
+        """The first job of each instance, how many it has, and its process."""
+        made = {steps: self._process(steps, before) for _, steps in lengths(self.plan.jobs, STEPS)}
+        return [(first, steps, made[steps]) for first, steps in lengths(self.plan.jobs, STEPS)]
+
+    def _start(self, instances: list[tuple[int, int, Any]]) -> dict[UUID, int]:
+        """How many steps each instance has."""
         from jobexec.processes.operations.flows import start_flow
 
-        for number in range(self._instances):
-            start_flow(self.plan.alias, process, {"first": number * STEPS, "note": "x" * 400})
+        return {
+            start_flow(self.plan.alias, process, {"first": first, "note": "x" * 400}).pk: steps
+            for first, steps, process in instances
+        }
 
     def ours(self) -> Sample:
-        alias, ledger = self.plan.alias, self.ledger(self._instances * STEPS)
+        alias, ledger = self.plan.alias, self.ledger()
         with processes(alias), registered(alias, ledger.note):
-            self._start(self._process(before=True))
+            self._start(self._processes(before=True))
             return execute(self.plan, ledger)
 
     def start(self) -> Sample:
-        alias, ledger = self.plan.alias, self.ledger(self._instances * STEPS)
+        alias, ledger = self.plan.alias, self.ledger()
         with processes(alias), registered(alias, ledger.note):
-            process = self._process(before=False)
+            instances = self._processes(before=False)
             with Stopwatch(alias) as watch:
-                self._start(process)
+                self._start(instances)
             ledger.check()
-            return watch.sample(self._instances)
+            return watch.sample(len(instances))
 
     def enqueue(self) -> Sample:
-        alias = self.plan.alias
+        alias, count = self.plan.alias, len(list(lengths(self.plan.jobs, STEPS)))
         with processes(alias), registered(alias, lambda number: None) as handler:
             tidy(alias)
             with Stopwatch(alias) as watch:
-                for number in range(self._instances):
+                for number in range(count):
                     handler.enqueue(number)
-            return watch.sample(self._instances)
+            return watch.sample(count)
 
     def raw(self) -> Sample:
         from ..raw.stepping import steps
 
-        alias, ledger = self.plan.alias, self.ledger(self._instances * STEPS)
+        alias, ledger = self.plan.alias, self.ledger()
         with processes(alias), registered(alias, ledger.note):
-            self._start(self._process(before=True))
+            started = self._start(self._processes(before=True))
             tidy(alias)
-            sample = steps(alias, ledger, self.plan.settings.threads, STEPS)
-            remaining_steps(alias)
+            sample = steps(alias, ledger, self.plan.settings.threads, started)
+            check_raw(alias, self.plan.jobs)
             return sample

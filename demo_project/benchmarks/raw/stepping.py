@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
+
+from django.db import connections
 
 from jobexec.identifiers import uuid7
 from jobexec.models import Job
@@ -22,14 +25,14 @@ _COLUMNS = [str(field.column) for field in Job._meta.concrete_fields if field.co
 
 
 class StepLoop(Loop):
-    """Takes each of its instances, with one token and one job each, through so many steps, and removes the token."""
+    """Takes each of its instances, with one token and one job each, through so many steps."""
 
     def __init__(
-        self, connection: RawConnection, instances: Sequence[Any], steps: int, note: Callable[[int], None]
+        self, alias: str, connection: RawConnection, instances: Sequence[tuple[str, int]], note: Callable[[int], None]
     ) -> None:
-        self._connection, self._instances, self._steps, self._note = connection, instances, steps, note
+        self._connection, self._instances, self._note = connection, instances, note
         self.error: BaseException | None = None
-        columns = ", ".join(_COLUMNS)
+        columns = ", ".join(map(connections[alias].ops.quote_name, _COLUMNS))
         mark = "FOR UPDATE" if connection.vendor != "sqlite" else ""
         self._lock = f"SELECT id, definition_id FROM {_INSTANCE} WHERE id = %s {mark}"
         self._load = (
@@ -47,14 +50,15 @@ class StepLoop(Loop):
 
     def __call__(self) -> None:
         try:
-            for number in range(self._steps):
-                for place, instance in enumerate(self._instances):
-                    self._step(instance, number)
-                    self._note(place)
+            for number in range(max((steps for _, steps in self._instances), default=0)):
+                for place, (instance, steps) in enumerate(self._instances):
+                    if number < steps:
+                        self._step(instance, number)
+                        self._note(place)
         except BaseException as error:
             self.error = error
 
-    def _step(self, instance: Any, number: int) -> None:
+    def _step(self, instance: str, number: int) -> None:
         connection = self._connection
         connection.begin()
         connection.execute(self._lock, [instance]).fetchall()
@@ -78,23 +82,18 @@ class StepLoop(Loop):
         self._connection.execute(f"WITH {text} {last}", [each for _, given in statements for each in given])
 
 
-def steps(alias: str, ledger: Ledger, threads: int, count: int) -> Sample:
-    """Take all running instances through ``count`` steps, on so many threads with a connection each."""
+def steps(alias: str, ledger: Ledger, threads: int, started: Mapping[UUID, int]) -> Sample:
+    """Take each of these instances through its number of steps, on so many threads with a connection each."""
     threads = 1 if is_single_writer(alias) else threads
-    own = RawConnection(alias)
-    try:
-        ids = [row[0] for row in own.execute(f"SELECT DISTINCT root_id FROM {_TOKEN}").fetchall()]
-    finally:
-        own.close()
+    instances = [(id.hex, count) for id, count in started.items()]
     opened = [RawConnection(alias) for _ in range(threads)]
     try:
         loops = [
-            StepLoop(each, ids[number::threads], count, lambda place: ledger.seen.append(place))
-            for number, each in enumerate(opened)
+            StepLoop(alias, each, instances[number::threads], ledger.seen.append) for number, each in enumerate(opened)
         ]
         with Stopwatch(alias) as watch:
             run_all(loops)
     finally:
         for each in opened:
             each.close()
-    return watch.sample(len(ids) * count)
+    return watch.sample(sum(started.values()))

@@ -1,11 +1,12 @@
 """The rows that a step makes: jobs, timers, subscriptions, user tasks, history."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from jobexec.processes.definition import TimerKind
+from jobexec.processes.definition import Expression, TimerKind
 from jobexec.processes.engine.inputs import Cancelled, Completed, Continue, Start
 from jobexec.processes.engine.rows import Job, JobKind, Timer
 from jobexec.processes.engine.step import step
@@ -75,9 +76,18 @@ def test_what_a_worker_gets(text: str, variables: dict[str, object]) -> None:
 
 
 def test_what_a_batch_gets():
-    job = job_of("outside imported over=rows item=row batch", rows=[1, 2])
+    process = model("start -> a -> end\n a = outside imported over=rows item=row batch")
+    arguments = {"args": [Expression("${row}")], "kwargs": {"place": Expression("${loopCounter}")}}
+    nodes = [
+        replace(node, work=replace(node.work, arguments=arguments)) if node.work is not None else node
+        for node in process.nodes
+    ]
+    world = World(replace(process, nodes=tuple(nodes)))
+    world.start(rows=["x", "y"])
+    (job,) = world.jobs.values()
     assert job.kind is JobKind.BATCH
-    assert job.payload == {"handler": "imported", "arguments": None, "item": "row", "items": [1, 2]}
+    calls = [{"args": [item], "kwargs": {"place": place}} for place, item in enumerate(["x", "y"])]
+    assert job.payload == {"handler": "imported", "calls": calls}
 
 
 @pytest.mark.parametrize(
