@@ -152,6 +152,10 @@ class TableAdmin(ModelAdmin):
         title = capfirst(str(self.opts.verbose_name_plural))
         return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
+    def warn(self, request: HttpRequest, text: str) -> None:
+        """Warn about what a page shows; the page is shown even where no middleware takes messages."""
+        self.message_user(request, text, messages.WARNING, fail_silently=True)
+
     def note_of_search(self, queryset: QuerySet[Any]) -> str:
         """What else to say after a search without a result."""
         return ""
@@ -164,7 +168,7 @@ class TableAdmin(ModelAdmin):
         """Complete rows that are about to be shown, and warn about those that cannot be read."""
         self._guarded_complete(rows)
         if text := sentence(rows):
-            self.message_user(request, text, messages.WARNING)
+            self.warn(request, text)
 
     def _guarded_complete(self, rows: Sequence[Any]) -> None:
         try:
@@ -186,7 +190,7 @@ class TableAdmin(ModelAdmin):
         obj: Any = None,
     ) -> HttpResponse:
         if text := sentence([obj]):
-            self.message_user(request, text, messages.WARNING)
+            self.warn(request, text)
         context |= {
             "title": capfirst(str(self.opts.verbose_name)),
             "row_actions": [each for each in self.permitted_actions(request) if obj is None or each.applies(obj)],
@@ -201,7 +205,7 @@ class TableAdmin(ModelAdmin):
             return self.page_context(request, row)
         except UNREADABLE as error:
             logger.warning("The page of %s %s: %s", self.opts.label, row.pk, type(error).__name__)
-            self.message_user(request, _("The data related to this row cannot be read."), messages.WARNING)
+            self.warn(request, _("The data related to this row cannot be read."))
             return {}
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:

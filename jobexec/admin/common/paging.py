@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import messages
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.core.paginator import Page, Paginator
@@ -77,4 +76,4 @@ class LightChangeList(ChangeList):
         text = _("Nothing is found for “%(term)s”. This list is searched for: %(what)s")
         said = text % {"term": self.query, "what": self.search_help_text or ", ".join(self.search_fields)}
         note = self.model_admin.note_of_search(self.queryset)  # type: ignore[attr-defined]
-        self.model_admin.message_user(request, f"{said} {note}".rstrip(), messages.WARNING)
+        self.model_admin.warn(request, f"{said} {note}".rstrip())  # type: ignore[attr-defined]

@@ -34,6 +34,9 @@ from ..values.ranking import MAX_PRIORITY, due_by_rank
 COUNT_LIMIT = 10_000
 """Where counting stops. Larger numbers are shown as "10,000+"."""
 
+_ESTIMATES_FROM = 2
+"""An estimate of fewer than so many times :data:`COUNT_LIMIT` says no more than the count: it may be wrong by half."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -89,7 +92,7 @@ class JobCounts:
     """The number of jobs in each state, and since when the first executable job has been due.
 
     Of a table with more than :data:`COUNT_LIMIT` rows, only the oldest by primary key are counted, and the numbers are
-    lower bounds; where the database knows about how many rows the table has, the largest has an estimate.
+    lower bounds; where the database estimates that the table has far more rows, the largest has an estimate.
     """
 
     free: CappedCount
@@ -139,20 +142,20 @@ def job_counts(using: str, tenants: Collection[str] | None = None) -> JobCounts:
 def _estimate(counts: dict[str, CappedCount], using: str, table: type[Model]) -> None:
     """Estimate the largest of the counts of a table, from what the database knows about the size of the table."""
     rows = estimated_rows(using, table)
-    if rows is not None:
+    if rows is not None and rows >= _ESTIMATES_FROM * COUNT_LIMIT:
         name = max(counts, key=lambda each: int(counts[each]))
         counts[name].estimate = rows - sum(count for each, count in counts.items() if each != name)
 
 
 def estimated_rows(using: str, table: type[Model]) -> int | None:
-    """About how many rows a large table has; None if the database does not know, or not of as many as are counted."""
+    """About how many rows a table has; None if the database does not know."""
     query = dialect(using).row_estimate
     if query is None:
         return None
     with connections[using].cursor() as cursor:
         cursor.execute(query, [table._meta.db_table])
         row = cursor.fetchone()
-    return int(row[0]) if row and row[0] is not None and row[0] > COUNT_LIMIT else None
+    return int(row[0]) if row and row[0] is not None else None
 
 
 def oldest_due(using: str, now: datetime) -> datetime | None:

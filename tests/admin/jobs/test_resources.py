@@ -28,7 +28,7 @@ def cells(response):
     rows = re.findall(r"<tr>(.*?)</tr>", response.content.decode().split('id="result_list"')[1], re.DOTALL)
     found = []
     for row in filter(lambda each: "field-name" in each, rows):
-        parts = re.findall(r'<t[dh] class="field-(\w+)[^>]*>(.*?)</t[dh]>', row, re.DOTALL)
+        parts = re.findall(r'<t[dh][^>]* class="field-(\w+)[^>]*>(.*?)</t[dh]>', row, re.DOTALL)
         found.append({name: " ".join(re.sub(r"<[^>]+>", " ", text).split()) for name, text in parts})
     return found
 

@@ -4,6 +4,7 @@ import json
 import logging
 
 import pytest
+from django.contrib import admin
 from django.db import connections
 
 from jobexec.admin.common.job_columns import JobColumns, arguments_of
@@ -175,7 +176,7 @@ def _definition(name, sensitive):
 def test_neither_the_admin_nor_the_command_shows_them(alias, handle):
     handler = handle(charge, sensitive=("card_number",))
     row = handler.using(database=alias, headers={"Authorization": "Bearer 7f3a9"}).enqueue("order-17", CARD)
-    shown = [str(arguments_of(row)), JobColumns().headers(row)]
+    shown = [str(arguments_of(row)), JobColumns(Job, admin.site).headers(row)]
     for arguments in (["show", row.pk], ["show", row.pk, "--json"]):
         code, written = jobs(*arguments, alias=alias)
         assert code == 0

@@ -238,7 +238,7 @@ def test_every_operation(alias, frozen, operation, table, arguments, expected):
 def test_all_operations_are_there():
     assert [name for name in OPERATIONS if name != "reencrypt"] == [
         *("requeue", "set_retries", "retry_now", "set_due_date", "set_priority"),
-        *("suspend", "activate", "cancel", "delete", "move_to_dead_letter", "recalculate_due_date"),
+        *("suspend", "activate", "cancel", "delete", "move_to_dead_letter", "recalculate_due_date", "end_wait"),
     ]
 
 

@@ -22,6 +22,7 @@ from jobexec.operations import (
     activate,
     cancel,
     delete_jobs,
+    end_wait,
     requeue,
     retry_now,
     set_due_date,
@@ -53,6 +54,7 @@ VERBS_ON_JOBS = {
     "suspend": lambda target, alias: suspend(target, using=alias),
     "suspend until": lambda target, alias: suspend(target, until=LATER, using=alias),
     "activate": lambda target, alias: activate(target, using=alias),
+    "end_wait": lambda target, alias: end_wait(target, using=alias),
 }
 PLAIN = {"suspend_requested": False, "cancel_requested": False, "tenant_id": ""}
 #: Rows of which a page has some of each; all in one table.
@@ -66,6 +68,7 @@ KINDS = [
     {"suspend_requested": True, "tenant_id": ""},
     {**PLAIN, "rank": 2**63 - 1, "priority": -(10**6)},
     {**PLAIN, "rank": -(2**63), "priority": 10**6},
+    {**PLAIN, "waits_for": None, "waits_for_key": None, "waits_until": None},
     {**PLAIN, "type": "history"},
     {**PLAIN, "type": "external worker"},
     {**PLAIN, "type": "external worker", "due_date": None, "priority": -3},

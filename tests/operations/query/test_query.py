@@ -44,12 +44,13 @@ def jobs(alias):
     }
     failed = {"exception_message": "ValueError: 100% no", "exception_stack": "Traceback", "failed_activity_id": "pay"}
     lock = {"lock_owner": "berlin:1", "lock_expiration_time": NOW + timedelta(minutes=5), "suspend_requested": True}
+    wait = {"waits_for": "paid", "waits_for_key": "4711"}
     rows = {
         "message": make_row(Job, alias, id=MESSAGE_ID, handler_type="orders.ship", **order),
         "running": make_row(Job, alias, tenant_id="other", **lock),
         "timer": make_row(TimerJob, alias, type="timer", due_date=NOW + DAY),
         "retry": make_row(TimerJob, alias, due_date=NOW + 2 * DAY, attempts=1, retries=2, **failed),
-        "suspended": make_row(SuspendedJob, alias, due_date=NOW + 3 * DAY, priority=-1),
+        "suspended": make_row(SuspendedJob, alias, due_date=NOW + 3 * DAY, priority=-1, **wait),
         "dead": make_row(DeadLetterJob, alias, retries=0, attempts=3, fingerprint="f-1", **failed),
     }
     outside = {"type": "external worker", "handler_type": "payment"}
@@ -125,6 +126,10 @@ CASES = [
     ({"batch_id": BATCH}, {"message"}),
     ({"batch_id": str(BATCH)}, {"message"}),
     ({"correlation_id": "c-1"}, {"message"}),
+    ({"waits_for": "paid"}, {"suspended"}),
+    ({"waits_for": "pai"}, set()),
+    ({"waits_for_key": "4711"}, {"suspended"}),
+    ({"waits_for": "paid", "waits_for_key": "4712"}, set()),
     ({"text": "order-1"}, {"message"}),
     ({"text": "c-1"}, {"message"}),
     ({"text": str(MESSAGE_ID)}, {"message"}),

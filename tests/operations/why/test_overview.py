@@ -52,14 +52,22 @@ def test_jobs_are_counted_by_their_state(alias):
     assert str(found.free) == "2"
 
 
-def test_counting_ends(alias, monkeypatch):
+@pytest.mark.parametrize(("estimate", "shown"), [(None, "3+"), (-1, "3+"), (2, "3+"), (5, "3+"), (6, "≈6")])
+def test_counting_ends(alias, monkeypatch, estimate, shown):
+    """An estimate near the limit says no more than the count."""
     monkeypatch.setattr(counts, "COUNT_LIMIT", 3)
+    monkeypatch.setattr(counts, "estimated_rows", lambda using, table: estimate)
     for _ in range(5):
         make_row(DeadLetterJob, alias)
     for _ in range(3):
         make_row(SuspendedJob, alias)
     found = looked(alias, "counts").counts
-    assert (str(found.dead_letters), str(found.suspended)) == ("3+", "3")
+    assert (str(found.dead_letters), str(found.suspended)) == (shown, "3")
+
+
+def test_only_servers_estimate_the_rows_of_a_table(alias):
+    expected = type(None) if connections[alias].vendor == "sqlite" else int
+    assert type(counts.estimated_rows(alias, DeadLetterJob)) is expected
 
 
 def test_the_oldest_due_job_is_the_one_that_waits_longest(alias, frozen):
