@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django.db import router, transaction
@@ -45,7 +45,10 @@ def suspend(
     """
     dates: dict[str, Any] = {"at": at, "until": until}
     if not isinstance(target, str):
-        return _with_instance(target, version, tenant_id, using, lambda **scope: suspend_jobs(**scope, **dates))
+        database, id = _instance(target, version, tenant_id, using)
+        with transaction.atomic(using=database):  # a step that has begun ends first, and the next one knows
+            _lock(database, id)
+            return cast(int, suspend_jobs(using=database, process_instance_id=str(id), **dates))
     database, scope = _scope(target, version, tenant_id, using)
     moved = suspend_jobs(using=database, **dates, include_jobs=include_instances, **scope)
     assert isinstance(moved, int)
@@ -66,26 +69,30 @@ def activate(
     Returns how many jobs may run again.
     """
     if not isinstance(target, str):
-        return _with_instance(target, version, tenant_id, using, lambda **scope: activate_jobs(**scope, at=at))
+        database, id = _instance(target, version, tenant_id, using)
+        with transaction.atomic(using=database):
+            _lock(database, id)
+        # In transactions of its own: it locks one suspension, and then, for each page of jobs, all of them in order.
+        return cast(int, activate_jobs(using=database, process_instance_id=str(id), at=at))
     database, scope = _scope(target, version, tenant_id, using)
     moved = activate_jobs(using=database, at=at, **scope)
     assert isinstance(moved, int)
     return moved
 
 
-def _with_instance(
-    target: ProcessInstance | UUID, version: int | None, tenant_id: str | None, using: str | None, act: Any
-) -> int:
-    """Under the lock of its hierarchy: a step that has begun ends first, and the next one knows."""
+def _instance(
+    target: ProcessInstance | UUID, version: int | None, tenant_id: str | None, using: str | None
+) -> tuple[str, UUID]:
     if version is not None or tenant_id is not None:
         raise InvalidJob("version and tenant_id: expected with the key of a process, not with an instance.")
-    database, id = which(target, using)
-    with transaction.atomic(using=database):
-        root = load.root_of(database, id)
-        if root is None or load.locked(database, root) is None:
-            raise InstanceOver(f"The process instance {id} has ended, or is not there.")
-        moved: int = act(using=database, process_instance_id=str(id))
-        return moved
+    return which(target, using)
+
+
+def _lock(using: str, id: UUID) -> None:
+    """Lock the hierarchy of an instance. Raises InstanceOver."""
+    root = load.root_of(using, id)
+    if root is None or load.locked(using, root) is None:
+        raise InstanceOver(f"The process instance {id} has ended, or is not there.")
 
 
 def _scope(key: str, version: int | None, tenant: str | None, using: str | None) -> tuple[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import sys
 from inspect import iscoroutinefunction
+from itertools import count
 from types import ModuleType
 
 import pytest
@@ -20,6 +21,9 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.transactional
 
 
+NUMBERS = count()
+
+
 @pytest.fixture
 def middleware(monkeypatch):
     """A module for middleware; sets MIDDLEWARE to the paths of the functions given, in their order."""
@@ -27,9 +31,10 @@ def middleware(monkeypatch):
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
     def use(*functions):
-        for number, function in enumerate(functions):
-            setattr(module, f"m{id(function)}_{number}", function)
-        return [f"{module.__name__}.m{id(function)}_{number}" for number, function in enumerate(functions)]
+        names = [f"m{next(NUMBERS)}" for _ in functions]  # never the same again: what is made of a path is kept
+        for name, function in zip(names, functions, strict=True):
+            setattr(module, name, function)
+        return [f"{module.__name__}.{name}" for name in names]
 
     return use
 

@@ -55,7 +55,7 @@ def woken():
 
 
 def locks(alias):
-    return list(ExclusiveLock.objects.using(alias).values_list("process_instance_id", flat=True))
+    return sorted(ExclusiveLock.objects.using(alias).values_list("process_instance_id", flat=True))
 
 
 def dead(alias, **options):

@@ -166,7 +166,7 @@ def test_a_model_without_a_diagram_has_the_picture_alone(staff):
 def test_pages_of_another_tenant_do_not_exist(staff, settings):
     deploy(("order.bpmn", DRAWN), tenant_id="acme", using="default")
     found = start("order", variables={"amount": 5}, tenant_id="acme", using="default")
-    settings.JOBEXEC = {**settings.JOBEXEC, "ADMIN_TENANTS": "tests.processes.test_pages.only_beta"}
+    settings.JOBEXEC = {**settings.JOBEXEC, "ADMIN_TENANTS": f"{__name__}.only_beta"}
     client = staff(*VIEW)
     definition = ProcessDefinition.objects.get(key="order")
     for row in (found, definition):
