@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
@@ -46,9 +47,11 @@ def suspend(
     dates: dict[str, Any] = {"at": at, "until": until}
     if not isinstance(target, str):
         database, id = _instance(target, version, tenant_id, using)
-        with transaction.atomic(using=database):  # a step that has begun ends first, and the next one knows
-            _lock(database, id)
-            return cast(int, suspend_jobs(using=database, process_instance_id=str(id), **dates))
+        _wait_for_step(database, id)
+        moved = cast(int, suspend_jobs(using=database, process_instance_id=str(id), **dates))
+        with suppress(InstanceOver):  # a step that had begun has ended when this returns; the next one knows
+            _wait_for_step(database, id)
+        return moved
     database, scope = _scope(target, version, tenant_id, using)
     moved = suspend_jobs(using=database, **dates, include_jobs=include_instances, **scope)
     assert isinstance(moved, int)
@@ -70,9 +73,7 @@ def activate(
     """
     if not isinstance(target, str):
         database, id = _instance(target, version, tenant_id, using)
-        with transaction.atomic(using=database):
-            _lock(database, id)
-        # In transactions of its own: it locks one suspension, and then, for each page of jobs, all of them in order.
+        _wait_for_step(database, id)
         return cast(int, activate_jobs(using=database, process_instance_id=str(id), at=at))
     database, scope = _scope(target, version, tenant_id, using)
     moved = activate_jobs(using=database, at=at, **scope)
@@ -88,11 +89,16 @@ def _instance(
     return which(target, using)
 
 
-def _lock(using: str, id: UUID) -> None:
-    """Lock the hierarchy of an instance. Raises InstanceOver."""
-    root = load.root_of(using, id)
-    if root is None or load.locked(using, root) is None:
-        raise InstanceOver(f"The process instance {id} has ended, or is not there.")
+def _wait_for_step(using: str, id: UUID) -> None:
+    """Wait until no step of the instance's hierarchy is under way. Raises InstanceOver.
+
+    Suspending and activating have transactions of their own: they lock a suspension and then, page by page, jobs and
+    all suspensions that cover them. In one transaction, two operators would meet in two orders.
+    """
+    with transaction.atomic(using=using):
+        root = load.root_of(using, id)
+        if root is None or load.locked(using, root) is None:
+            raise InstanceOver(f"The process instance {id} has ended, or is not there.")
 
 
 def _scope(key: str, version: int | None, tenant: str | None, using: str | None) -> tuple[str, dict[str, Any]]:
