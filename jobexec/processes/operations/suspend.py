@@ -48,9 +48,10 @@ def suspend(
     if not isinstance(target, str):
         database, id = _instance(target, version, tenant_id, using)
         _wait_for_step(database, id)
-        moved = cast(int, suspend_jobs(using=database, process_instance_id=str(id), **dates))
+        moved = suspend_jobs(using=database, process_instance_id=str(id), **dates)
         with suppress(InstanceOver):  # a step that had begun has ended when this returns; the next one knows
             _wait_for_step(database, id)
+        assert isinstance(moved, int)
         return moved
     database, scope = _scope(target, version, tenant_id, using)
     moved = suspend_jobs(using=database, **dates, include_jobs=include_instances, **scope)
