@@ -100,7 +100,7 @@ _TIERS = (
     Tier(
         "gate",
         "bash .ci/run",
-        12,
+        15,
         NAMES,
         everywhere=SQL,
         leaves=frozenset({"nightly"}),
