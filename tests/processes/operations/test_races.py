@@ -5,11 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 
 from jobexec.exceptions import JobExecError
 from jobexec.operations import clean_up_history
+from jobexec.operations.sql.errors import is_conflict
 from jobexec.processes.engine.exceptions import StepError
+from jobexec.processes.exceptions import InstanceOver
 from jobexec.processes.models import ProcessInstance, UserTask
 from jobexec.processes.operations.check import check
 from jobexec.processes.operations.deploy import deploy
@@ -43,7 +45,18 @@ def complete_one(alias, instance):
 
 
 def run_some(alias, instance):
-    ManualExecutor(alias, reraise=False).run_due(3)
+    try:
+        ManualExecutor(alias, reraise=False).run_due(3)
+    except OperationalError as error:
+        # A page of InnoDB keeps the entries of rows that it skipped, and may then wait for a suspension, whose holder
+        # waits for them ("Surprises of the databases" in locking.md). The acquisition loop tries again.
+        if connections[alias].vendor == "postgresql" or not is_conflict(error):
+            raise
+
+
+def restart_one(alias, instance):
+    over = ProcessInstance.objects.using(alias).exclude(end_time=None).first()
+    restart(over or instance, before="a", using=alias)
 
 
 ACTS = [
@@ -57,7 +70,7 @@ ACTS = [
     lambda alias, instance: modify(instance, using=alias).cancel("b").start_before("b").execute(),
     lambda alias, instance: modify(instance, using=alias).start_after("a").execute(),
     lambda alias, instance: cancel(instance, using=alias),
-    lambda alias, instance: restart(instance, before="a", using=alias),
+    restart_one,
     lambda alias, instance: clean_up_history(alias),
 ]
 
@@ -72,22 +85,27 @@ def test_no_deadlock_and_all_rows_fit_together(alias, settings):
         chosen = random.Random(seed)
         try:
             for _ in range(60):
-                number = chosen.randrange(len(ACTS))
+                number, at = chosen.randrange(len(ACTS)), chosen.randrange(len(instances))
                 # What is refused is fine; a deadlock, which is an OperationalError, is not.
                 with suppress(JobExecError, StepError, ProcessInstance.DoesNotExist):
-                    ACTS[number](alias, chosen.choice(instances))
-                    done[number] += 1
+                    try:
+                        ACTS[number](alias, instances[at])
+                        done[number] += 1
+                    except InstanceOver:
+                        instances[at] = start("p", using=alias)  # refused while the process is suspended
         finally:
             connections[alias].close()
 
     with ThreadPoolExecutor(4) as threads:
         for future in [threads.submit(work, seed) for seed in range(4)]:
             future.result()
-    assert check(using=alias) == []
-    assert all(done[:6]), done
+    assert all(done), "each of these succeeded this often: " + ", ".join(map(str, done))
     activate("p", using=alias)
     for row in ProcessInstance.objects.using(alias).filter(end_time=None):
         activate(row, using=alias)
+    ManualExecutor(alias, reraise=False).run_due()  # a job that was being moved when its token went ends when it runs
+    assert check(using=alias) == []
+    for row in ProcessInstance.objects.using(alias).filter(end_time=None):
         cancel(row, using=alias)
     clean_up_history(alias)
     assert not ProcessInstance.objects.using(alias).exists()
