@@ -23,7 +23,7 @@ Behaviour = Callable[[Moves, Token, Node], None]
 
 def enter(moves: Moves, token: Token) -> None:
     """A token comes to an element: now, or by a job."""
-    if moves.options(token).before:
+    if moves.options(token).before or moves.is_held(token):
         moves.wait_for_job(token, JobKind.CONTINUE, State.BEFORE)
     else:
         moves.push(Do.BEGIN, token)
@@ -61,7 +61,7 @@ def complete(moves: Moves, token: Token) -> None:
     if not token.is_inner:
         moves.rows.forget(token)
         token.data = {name: token.data[name] for name in ("thrower",) if name in token.data}
-    if moves.options(token).after:
+    if moves.options(token).after or moves.is_held(token):
         moves.wait_for_job(token, JobKind.CONTINUE, State.AFTER)
     else:
         moves.go(token, Do.DEPART)

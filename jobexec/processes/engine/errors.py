@@ -80,6 +80,8 @@ def throw_escalation(moves: Moves, token: Token, node: Node) -> None:
 def _catcher(moves: Moves, token: Token, choice: Choice) -> tuple[Place, Node] | None:
     for place, catchers in _places(moves, token):
         if (event := choice(catchers)) is not None:
+            if moves.rows.instance(place).id != token.instance:
+                moves.cross(place)
             return place, event
     return None
 

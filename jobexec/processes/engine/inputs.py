@@ -21,11 +21,16 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One change by hand. ``variables`` are set for what is started, as a handler there would set them."""
+    """One change by hand. ``variables`` are set for what is started, as a handler there would set them.
+
+    ``activity`` is the arrival that alone is meant: what is cancelled, or the scope around what is started. Without it,
+    all that stands at the element is cancelled, and there must be only one scope.
+    """
 
     change: Change
     element: str
     variables: dict[str, Any] = field(default_factory=dict)
+    activity: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

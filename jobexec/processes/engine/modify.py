@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from uuid import UUID
 
-from ..definition import Kind, Node, Trigger
+from ..definition import Kind, Node, Process, Trigger
 from . import scopes
 from .arrivals import open_activity
 from .cancel import cancel, end_instance
@@ -34,14 +35,16 @@ def apply(moves: Moves, instance: Instance, commands: Iterable[Command]) -> None
     """What is started is pushed onto the agenda, the first of it on top."""
     started = []
     for command in commands:
-        node = moves.process(instance).find(command.element)
+        process = moves.process(instance)
+        node = process.find(command.element)
         if node is None:
             raise BadChange(command.element, "There is no such element in the process.")
         if command.change is Change.CANCEL:
-            _cancel_all(moves, instance, node)
+            _cancel_all(moves, instance, node, command.activity)
             continue
-        _check_start(moves, instance, node, command.change)
-        token = moves.new_token(_scope(moves, instance, node), node.id)
+        if reason := refusal(process, node, command.change):
+            raise BadChange(node.id, reason)
+        token = moves.new_token(_scope(moves, instance, node, command.activity), node.id)
         if command.change is Change.BEFORE and node.kind in _JOINS:
             token.flow = _free_flow(moves, token, node)
         moves.set_all(token, command.variables)
@@ -50,56 +53,64 @@ def apply(moves: Moves, instance: Instance, commands: Iterable[Command]) -> None
         moves.push(what, token)
 
 
-def _cancel_all(moves: Moves, instance: Instance, node: Node) -> None:
+def _cancel_all(moves: Moves, instance: Instance, node: Node, activity: UUID | None) -> None:
     standing = [
         token
         for token in moves.rows.tokens.values()
         if token.instance == instance.id and token.element == node.id and token.state is not State.COMPENSABLE
+        if activity is None or activity in (token.activity, token.id)
     ]
     if not standing:
         raise BadChange(node.id, "Nothing stands at this element that could be cancelled.")
     for token in standing:
         if token.alive:  # the instances of a multi-instance go with its body
-            around = moves.place_around(token)
-            cancel(moves, token)
-            _cancel_empty(moves, around)
+            _cancel_one(moves, token)
 
 
-def _cancel_empty(moves: Moves, place: Place) -> None:
-    """A scope in which nothing is left is cancelled, too, and so on outward; the instance itself is not."""
-    while isinstance(place, Token) and not moves.rows.active(place):
-        around = moves.place_around(place)
-        is_inner = place.is_inner
-        cancel(moves, place)
-        if is_inner and isinstance(around, Token) and moves.rows.active(around):
-            data = around.data
-            around.data = {**data, "total": data["total"] - 1, "active": data["active"] - 1}
-            moves.rows.touch(around)
-        place = around
+def _cancel_one(moves: Moves, token: Token) -> None:
+    """A scope in which nothing is left is cancelled, too, and so on outward; the instance itself is not.
+
+    A multi-instance has one instance less.
+    """
+    around, was_inner = moves.place_around(token), token.is_inner
+    cancel(moves, token)
+    if not isinstance(around, Token):
+        return
+    if not moves.rows.active(around):
+        _cancel_one(moves, around)
+    elif was_inner:
+        data = around.data
+        around.data = {**data, "total": data["total"] - 1, "active": data["active"] - 1}
+        moves.rows.touch(around)
 
 
-def _check_start(moves: Moves, instance: Instance, node: Node, change: Change) -> None:
-    """Refuse what only an event or a compensation can begin."""
-    process = moves.process(instance)
+def refusal(process: Process, node: Node, change: Change) -> str | None:
+    """Why an element can never be started so, because only an event or a compensation begins it; None if it can."""
     around = process.find(node.parent)
     waits = node.is_event_sub_process or (
         around is not None and around.by_event and node.kind is Kind.START_EVENT and node.trigger is not None
     )
     if change is Change.BEFORE and (node.attached_to is not None or waits):
-        raise BadChange(node.id, "It begins when its event happens, and cannot be started.")
+        return "It begins when its event happens, and cannot be started."
     if node.for_compensation:
-        raise BadChange(node.id, "It begins by a compensation, and cannot be started.")
+        return "It begins by a compensation, and cannot be started."
     if change is Change.AFTER and node.kind is Kind.EVENT_BASED_GATEWAY:
-        raise BadChange(node.id, "It is left by the event that happens; start after that event.")
+        return "It is left by the event that happens; start after that event."
     jumps = node.kind is Kind.THROW_EVENT and node.trigger is Trigger.LINK
     if change is Change.AFTER and not process.outgoing(node.id) and not jumps:
-        raise BadChange(node.id, "No flow leaves it.")
+        return "No flow leaves it."
+    return None
 
 
-def _scope(moves: Moves, instance: Instance, node: Node) -> Place:
-    """Where a token of this element belongs: in the one scope that there is, or in a new one."""
+def _scope(moves: Moves, instance: Instance, node: Node, inside: UUID | None) -> Place:
+    """Where a token of this element belongs: in the one scope that there is, or in a new one.
+
+    ``inside`` is a scope that is meant, or one around it.
+    """
     around = moves.process(instance).find(node.parent)
     if around is None:
+        if inside not in (None, instance.id):
+            raise BadChange(node.id, f"No scope around it runs as {inside}.")
         return instance
     found = [
         token
@@ -108,6 +119,7 @@ def _scope(moves: Moves, instance: Instance, node: Node) -> Place:
         and token.element == around.id
         and token.state is State.SCOPE
         and not token.is_body
+        and (inside in (None, instance.id) or _is_within(moves, token, inside))
     ]
     if len(found) > 1:
         raise BadChange(node.id, f"{around.id} runs {len(found)} times, so it is not clear in which of them to start.")
@@ -117,10 +129,18 @@ def _scope(moves: Moves, instance: Instance, node: Node) -> Place:
         raise BadChange(node.id, f"{around.id} does not run, and is a multi-instance; start before {around.id}.")
     if around.is_event_sub_process:
         raise BadChange(node.id, f"{around.id} does not run, and begins when its event happens.")
-    token = moves.new_token(_scope(moves, instance, around), around.id)
+    token = moves.new_token(_scope(moves, instance, around, inside), around.id)
     open_activity(moves, token, around)
     scopes.open_scope(moves, token, around)
     return token
+
+
+def _is_within(moves: Moves, place: Place, scope: UUID | None) -> bool:
+    while isinstance(place, Token):
+        if scope in (place.activity, place.id):
+            return True
+        place = moves.place_around(place)
+    return False
 
 
 def _free_flow(moves: Moves, token: Token, node: Node) -> str:

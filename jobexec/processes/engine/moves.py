@@ -44,6 +44,8 @@ class Moves:
         self.agenda: list[tuple[Do, Place, Any]] = []
         self.missing: dict[tuple[UUID, str], set[str]] = {}
         """Of a parallel join in a scope: flows that had no token when it was last looked at, and got none since."""
+        self.held: dict[UUID, bool] = {}
+        """Whether the instances are suspended that others of the hierarchy move in this step."""
         self._processes: dict[str, Process] = {}
         self._flows_taken = 0
 
@@ -100,6 +102,16 @@ class Moves:
         token.state = State.MOVING
         self.rows.touch(token)
         self.push(what, token)
+
+    def cross(self, place: Place) -> None:
+        """What happens in one instance moves another one. If that is suspended, its tokens wait for jobs, as far as
+        they have come: the suspension holds these, and nothing is lost."""
+        instance = self.rows.instance(place)
+        if instance.id not in self.held:
+            self.held[instance.id] = self.environment.is_suspended(instance)
+
+    def is_held(self, token: Token) -> bool:
+        return self.held.get(token.instance, False)
 
     def place_around(self, token: Token) -> Place:
         return self.rows.place(token.parent)

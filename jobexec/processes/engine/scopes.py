@@ -69,6 +69,7 @@ def finish(moves: Moves, instance: Instance, element: str, state: InstanceState,
     caller = moves.rows.tokens.get(instance.parent) if instance.parent is not None else None
     end_instance(moves, instance, state, element, reason)
     if caller is not None:
+        moves.cross(caller)
         moves.go(caller, Do.COMPLETE)
 
 

@@ -106,6 +106,8 @@ def throw_signal(moves: Moves, token: Token, node: Node) -> None:
         if subscription.kind is SubscriptionKind.SIGNAL and subscription.name == name:
             receiver = moves.rows.find(subscription.owner)
             if receiver is not None:
+                if subscription.instance != token.instance:
+                    moves.cross(receiver)
                 moves.push(Do.TRIGGER, receiver, (subscription, variables))
 
 

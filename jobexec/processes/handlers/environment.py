@@ -17,9 +17,10 @@ from jobexec.identifiers import uuid7
 
 from ..definition import Expression, Process
 from ..engine.environment import Called, HandlerCall, Notice, Scope
+from ..engine.rows import Instance
 from ..expressions import EvaluationContext, parse
 from ..store import definitions
-from ..store.suspensions import refuse_start
+from ..store.suspensions import refuse_start, suspension_of
 from .context import ListenerContext, TaskContext
 from .registry import find_listener, find_service, functions
 
@@ -67,6 +68,9 @@ class StepEnvironment:
         found = definitions.resolve(self.using, self.tenant, called)
         refuse_start(self.using, found, self.tenant)
         return found
+
+    def is_suspended(self, instance: Instance) -> bool:
+        return suspension_of(self.using, instance.id, instance.definition, self.tenant) is not None
 
     def new_id(self) -> UUID:
         return uuid7()

@@ -19,20 +19,23 @@ def refuse_start(using: str, definition: str, tenant: str) -> None:
     """Raise Suspended if no instance of this definition may be started for this tenant."""
     found = in_force(using).filter(_of_definition(definition, tenant)).first()
     if found is not None:
-        raise Suspended(f"No instance of {definition} can be started: {_named(found)} is suspended.")
+        raise Suspended(f"No instance of {definition} can be started: {named(found)} is suspended.")
 
 
 def refuse_step(using: str, instance: UUID) -> None:
     """Raise Suspended if an instance is, so that nobody outside can carry it on."""
     row = ProcessInstance.objects.using(using).filter(pk=instance).values_list("definition_id", "tenant_id").first()
-    if row is None:
-        return
+    found = None if row is None else suspension_of(using, instance, *row)
+    if found is not None:
+        raise Suspended(f"The process instance {instance} cannot go on: {named(found)} is suspended.")
+
+
+def suspension_of(using: str, instance: UUID, definition: str, tenant: str) -> Suspension | None:
+    """One that covers an instance now, or None."""
     own = Q(scope=SuspensionScope.PROCESS_INSTANCE.value, value=str(instance))
     # A suspension that leaves the instances alone only keeps new ones from being started.
-    of_definition = _of_definition(*row) & Q(include_jobs=True)
-    found = in_force(using).filter(own | of_definition).first()
-    if found is not None:
-        raise Suspended(f"The process instance {instance} cannot go on: {_named(found)} is suspended.")
+    of_definition = _of_definition(definition, tenant) & Q(include_jobs=True)
+    return in_force(using).filter(own | of_definition).first()
 
 
 def _of_definition(definition: str, tenant: str) -> Q:
@@ -50,5 +53,6 @@ def _of_definition(definition: str, tenant: str) -> Q:
     return wanted
 
 
-def _named(found: Suspension) -> str:
+def named(found: Suspension) -> str:
+    """What is suspended, for a sentence."""
     return f"the {SuspensionScope(found.scope).name.lower().replace('_', ' ')} {found.shown_value}"

@@ -146,6 +146,76 @@ an event sub-process of the called process
     message stop => c[h(x)]
     complete x => b
 
+a suspended caller waits with a job
+    start -> c -> b -> end
+    c = call child "out:total=$n"
+    process child
+    start -> a -> end
+    ---
+    start => c[a]
+    suspend process => c[a]
+    complete a n=5 => c>
+    jobs => continue:c
+    history => start start a end c
+    var total => 5
+    suspend => c>
+    run c => b
+
+with several that it has called
+    start -> c -> b -> end
+    c = call child loop=2
+    process child
+    start -> a -> end
+    ---
+    start => c(c#0[a] c#1[a])
+    suspend process => c(c#0[a] c#1[a])
+    complete a => c(c#0> c#1[a])
+    complete a => c(c#0> c#1>)
+    suspend => c(c#0> c#1>)
+    run c => c(c#1>)
+    run c => b
+
+an error that it catches
+    start -> c -> end
+    c = call child
+    e = boundary c error E1
+    e -> b
+    process child
+    start -> a -> f -> end
+    f = service error:E1
+    ---
+    start => c[a]
+    suspend process => c[a]
+    complete a => e<
+    suspend => e<
+    run e => b
+
+a signal that it waits for
+    start -> f+ -> c, w
+    c = call child
+    w = catch signal go
+    w -> b
+    c, b -> end
+    process child
+    start -> a -> t -> z -> end
+    t = throw signal go
+    ---
+    start => c[a] w
+    suspend process => c[a] w
+    complete a => c[z] w>
+    suspend => c[z] w>
+    run w => b c[z]
+
+a suspended process that is called holds nobody else
+    start -> c -> b -> end
+    c = call child
+    process child
+    start -> a -> end
+    ---
+    start => c[a]
+    suspend child => c[a]
+    complete a => b
+
 the end of the root ends nothing but itself
     start -> f+ -> c, b
     c = call child

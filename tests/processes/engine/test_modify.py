@@ -166,6 +166,54 @@ one instance in a multi-instance less
     complete y => sub(sub#2(y))
     complete y => completed
 
+one arrival alone
+    start -> a -> end
+    a = user loop=3
+    ---
+    start => a(a#0 a#1 a#2)
+    modify cancel:a/a#1 => a(a#0 a#2)
+    see a nrOfInstances => 2
+    complete a => a(a#2)
+    see a nrOfActiveInstances => 1
+    modify cancel:a/a#2 => cancelled
+
+one arrival of several
+    start -> a -> end
+    ---
+    start => a
+    modify before:a => a a
+    modify cancel:a/a@1 before:b => BadChange b
+    modify cancel:a/a@1 => a
+    complete a => completed
+
+the one of a sequential multi-instance is all there is
+    start -> fork+ -> a, b -> join+ -> end
+    a = user loop=3 seq
+    ---
+    start => a(a#0) b
+    modify cancel:a/a#0 => b
+
+in one scope of several
+    start -> sub -> end
+    sub = sub loop=2
+    sub: s -> x -> y -> e
+    ---
+    start => sub(sub#0(x) sub#1(x))
+    modify before:y/sub#1 => sub(sub#0(x) sub#1(x y))
+    modify cancel:sub/sub#0 before:y/sub#1 => sub(sub#1(x y y))
+    modify before:s/x => BadChange s
+
+below a scope that is named
+    start -> sub -> end
+    sub = sub loop=2
+    sub: s -> x -> in -> e
+    in: is -> y -> ie
+    is = start
+    ie = end
+    ---
+    start => sub(sub#0(x) sub#1(x))
+    modify before:y/sub#1 => sub(sub#0(x) sub#1(in(y) x))
+
 a join counts what is put before it
     start -> fork+ -> a, b, c -> join+ -> end
     ---

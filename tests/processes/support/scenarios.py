@@ -17,6 +17,7 @@ the order of the alphabet: ``a`` waits, ``a<`` has a job before, ``a>`` after, `
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import textwrap
@@ -194,12 +195,27 @@ class Play:
         return self.step(Cancelled(self.root, text))
 
     def do_modify(self, text: str) -> str | None:
-        """``cancel:a before:b after:c``, and variables for what is started; ``of:a`` the instance that a called."""
+        """``cancel:a before:b after:c``, and variables for what is started; ``of:a`` the instance that a called.
+
+        ``cancel:a/a#1``: only this one of a multi-instance; ``before:b/a#1``: in this scope.
+        """
         words, variables = arguments_of(text)
         root = self.root
         if words[0].startswith("of:"):
             root = self.token(words.pop(0)[3:]).called
-        return self.step(Modified(root, commands_of(words, variables), "by hand"))
+        return self.step(Modified(root, self.commands_of(words, variables), "by hand"))
+
+    def commands_of(self, words: list[str], variables: dict[str, Any]) -> tuple[Command, ...]:
+        found = []
+        for command, word in zip(commands_of([word.partition("/")[0] for word in words], variables), words, strict=True):
+            name, _, place = word.partition("/")
+            token = self.token(place, *State) if place else None
+            found.append(dataclasses.replace(command, activity=token.activity) if token else command)
+        return tuple(found)
+
+    def do_suspend(self, text: str) -> None:
+        """All instances of a process; without its key, none any more."""
+        self.world.suspended = set(text.split())
 
     def do_begin(self, text: str) -> None:
         """A new instance that starts where it is told to."""

@@ -53,6 +53,7 @@ class World:
         self.signals: list[Signal] = []
         self.handlers_called: list[str] = []
         self.notices: list[str] = []
+        self.suspended: set[str] = set()
         self.ids = 0
         self.steps = 0
 
@@ -96,6 +97,9 @@ class World:
 
     def resolve(self, called: Called) -> str:
         return called.key
+
+    def is_suspended(self, instance: Instance) -> bool:
+        return instance.definition in self.suspended
 
     def new_id(self) -> UUID:
         self.ids += 1
