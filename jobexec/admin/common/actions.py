@@ -17,6 +17,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.exceptions import JobExecError
+from jobexec.models import Batch
+from jobexec.operations.batches.control import start_batch
 from jobexec.operations.reports.counts import COUNT_LIMIT
 
 from .base import FROM_PAGE, TableAdmin
@@ -75,6 +77,17 @@ class Action:
         return True
 
     @property
+    def in_background(self) -> bool:
+        """Whether a batch can do it to very many rows."""
+        return self.operation is not None
+
+    def start_batch(self, queryset: QuerySet[Any], data: Mapping[str, Any], user: str) -> Batch:
+        """Start that batch. Raises JobExecError."""
+        assert self.operation is not None
+        arguments = self.batch_arguments(data)
+        return start_batch(self.operation, queryset, arguments=arguments, using=queryset.db, user=user)
+
+    @property
     def title(self) -> str:
         """The label without the trailing dots that announce a form."""
         return str(self.label).rstrip("…").rstrip()
@@ -109,6 +122,10 @@ class Action:
         """The reason, by key, why selected rows are no longer in the list."""
         return dict.fromkeys(keys, _("it is no longer in the list"))
 
+    def affected(self, queryset: QuerySet[Any]) -> list[str]:
+        """What else the question says about the selected rows, such as how much belongs to each."""
+        return []
+
     def jobs(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """The rows by whose handlers and tenants the question tells what is meant."""
         return queryset
@@ -127,7 +144,7 @@ class Action:
         using = modeladmin.write_alias(queryset)
         queryset = queryset.using(using)
         data: Mapping[str, Any] = {}
-        large = self.operation is not None and is_large(request, queryset)
+        large = self.in_background and is_large(request, queryset)
         form_class = self.form_for(queryset) or (forms.Form if large else None)
         if form_class is not None:
             applied = "_apply" in request.POST
@@ -153,6 +170,7 @@ class Action:
             "count": CappedCount.of(queryset),
             "large": large,
             "meant": meant_jobs(self.jobs(queryset)),
+            "affected": self.affected(queryset),
             "rows": queryset.only("pk", self.name_column)[:ROWS_SHOWN],
             "choices": self.choices(queryset.db),
             "checkbox_name": ACTION_CHECKBOX_NAME,

@@ -13,7 +13,6 @@ from django.utils.translation import gettext as _
 
 from jobexec.exceptions import JobExecError
 from jobexec.models import Batch
-from jobexec.operations.batches.control import start_batch
 
 from .paging import CappedCount
 
@@ -41,18 +40,11 @@ def start(
     modeladmin: TableAdmin, request: HttpRequest, action: Action, queryset: QuerySet[Any], data: Mapping[str, Any]
 ) -> HttpResponse | None:
     """Start a batch over the queryset's conditions, which include the user's tenants; redirect to its page."""
-    assert action.operation is not None
-    count, using = CappedCount.of(queryset), queryset.db
+    count = CappedCount.of(queryset)
     selection = queryset.order_by().defer(None)
     names = {"action": action.title, "count": count, "names": modeladmin.opts.verbose_name_plural}
     try:
-        batch = start_batch(
-            action.operation,
-            selection,
-            arguments=action.batch_arguments(data),
-            using=using,
-            user=request.user.get_username(),
-        )
+        batch = action.start_batch(selection, data, request.user.get_username())
     except JobExecError as error:
         modeladmin.message_user(request, str(error), messages.ERROR)
         return None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.contrib import messages
 from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
@@ -13,10 +14,12 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from jobexec.admin.common import display
 from jobexec.admin.common.actions import Action, Outcome
 from jobexec.admin.common.base import TableAdmin
+from jobexec.admin.common.batching import BATCH_ABOVE, is_large
 from jobexec.exceptions import JobExecError
 from jobexec.processes.engine.exceptions import StepError
 
@@ -109,6 +112,13 @@ def process_of(using: str, definition: str) -> Process | None:
 class RowAction(Action):
     """An operation on rows, one at a time; what refuses one leaves the others alone."""
 
+    def __call__(self, modeladmin: TableAdmin, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        if not self.in_background and is_large(request, queryset):
+            text = _("At most %(count)d at once: select fewer, or filter the list.") % {"count": BATCH_ABOVE}
+            modeladmin.message_user(request, text, messages.ERROR)
+            return None
+        return super().__call__(modeladmin, request, queryset)
+
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         outcome = Outcome()
         for key in list(queryset.values_list("pk", flat=True)):
@@ -126,6 +136,13 @@ class RowAction(Action):
 
 def state_badge(state: str, label: Any) -> SafeString:
     return display.badge(KINDS.get(state, "quiet"), label)
+
+
+def suspended_beside(shown: Any, row: Any) -> SafeString:
+    """What is shown of a row, and whether it is suspended."""
+    if not getattr(row, "is_suspended", False):
+        return format_html("{}", shown)
+    return format_html("{} {}", shown, display.badge("off", _("suspended")))
 
 
 def version_of(definition: str) -> str:

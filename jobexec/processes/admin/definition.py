@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.admin.utils import quote
 from django.db.models import Count, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.http import content_disposition_header
@@ -29,8 +29,11 @@ from ..operations.start import start_definition
 from ..operations.statistics import Runs
 from ..picture.overlay import HOTTEST, Overlay, Standing, standing
 from ..store import definitions
-from .common import DrawnAdmin, RowAction, named
+from ..store.suspensions import suspended_definitions
+from .common import DrawnAdmin, RowAction, named, suspended_beside
 from .forms import StartForm
+from .instance_actions import to_started
+from .suspending import ActivateDefinition, SuspendDefinition
 
 _VERSIONS = 50
 
@@ -68,11 +71,7 @@ class Start(RowAction):
         ) % {"count": count}
 
     def respond(self, modeladmin: Any, request: HttpRequest) -> HttpResponse | None:
-        instances = modeladmin.table(ProcessInstance, request)
-        started = getattr(request, "jobexec_started", None)
-        if instances is not None and started is not None:
-            return HttpResponseRedirect(instances.page_url(started))
-        return super().respond(modeladmin, request)
+        return to_started(modeladmin, request) or super().respond(modeladmin, request)
 
 
 class OriginFilter(YesNoFilter):
@@ -96,7 +95,7 @@ class ProcessDefinitionAdmin(DrawnAdmin):
     sortable_by = ("key",)
     ordering = ("key", "tenant_id", "-version")
     deferred = ("model",)
-    actions = (Start(),)
+    actions = (Start(), SuspendDefinition(), ActivateDefinition())
     change_form_template = "admin/jobexec_processes/definition_page.html"
     readonly_fields = ("version_shown", "running", "deployed")
     fieldsets = (
@@ -108,6 +107,9 @@ class ProcessDefinitionAdmin(DrawnAdmin):
 
     def has_start_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec_processes.start_processinstance")
+
+    def has_suspend_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec_processes.suspend_processdefinition")
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view(self.xml_view)
@@ -133,7 +135,9 @@ class ProcessDefinitionAdmin(DrawnAdmin):
         counts = dict(running.order_by().values_list("definition_id").annotate(Count("pk")))
         dead = DeadLetterJob.objects.using(using).filter(process_definition_id__in=keys).order_by()
         incidents = dict(dead.values_list("process_definition_id").annotate(Count("pk")))
+        held = suspended_definitions(using, rows)
         for row in rows:
+            row.is_suspended = row.pk in held  # type: ignore[attr-defined]
             row.running_count = counts.get(row.pk, 0)  # type: ignore[attr-defined]
             row.incident_count = incidents.get(row.pk, 0)  # type: ignore[attr-defined]
 
@@ -216,7 +220,8 @@ class ProcessDefinitionAdmin(DrawnAdmin):
 
     @admin.display(description=gettext_lazy("version"))
     def version_shown(self, row: ProcessDefinition) -> str | SafeString:
-        return str(row.version) if row.version else format_html('<span class="jobexec-quiet">{}</span>', _FLOW)
+        shown = str(row.version) if row.version else format_html('<span class="jobexec-quiet">{}</span>', _FLOW)
+        return suspended_beside(shown, row)
 
     @admin.display(description=gettext_lazy("running instances"))
     def running(self, row: ProcessDefinition) -> str | SafeString:

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from django import forms
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy
 
 from jobexec.admin.common.forms import RetriesForm as JobRetriesForm
 
+from ..engine.inputs import Change, Command
+
+#: Choices that a field shows without scrolling.
+_SHOWN = 8
+
 
 def _json(**options: Any) -> forms.JSONField:
     return forms.JSONField(widget=forms.Textarea(attrs={"rows": 6, "cols": 60, "class": "jobexec-json"}), **options)
+
+
+def _elements(label: Any, text: Any) -> forms.MultipleChoiceField:
+    return forms.MultipleChoiceField(
+        required=False,
+        label=label,
+        help_text=format_lazy("{} {}", text, gettext_lazy("Several: with Ctrl, or ⌘ on a Mac.")),
+        widget=forms.SelectMultiple(attrs={"class": "jobexec-elements"}),
+    )
 
 
 class VariablesForm(forms.Form):
@@ -31,6 +50,55 @@ class VariablesForm(forms.Form):
         if not isinstance(found, dict):
             raise forms.ValidationError(gettext_lazy("Expected a JSON object."))
         return found
+
+
+class ElementsForm(VariablesForm):
+    """Where an instance is to begin, or to go on. The choices are those of the selected rows."""
+
+    before = _elements(gettext_lazy("Start before"), gettext_lazy("These elements begin."))
+    after = _elements(gettext_lazy("Start after"), gettext_lazy("It goes on as if these elements were done."))
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or self.cleaned_data
+        data["commands"] = self.commands(data)
+        return data
+
+    def commands(self, data: Mapping[str, Any]) -> list[Command]:
+        return [
+            Command(change, element)
+            for change, name in ((Change.BEFORE, "before"), (Change.AFTER, "after"))
+            for element in data.get(name, ())
+        ]
+
+
+class ModifyForm(ElementsForm):
+    """What is cancelled first, and then started. A choice is an arrival, or empty for all, and its element."""
+
+    cancel = _elements(gettext_lazy("Cancel"), gettext_lazy("What stands at these elements is cancelled first."))
+    reason = forms.CharField(required=False, max_length=4000, label=gettext_lazy("Reason"))
+    field_order = ("cancel", "before", "after", "variables", "reason")
+
+    def commands(self, data: Mapping[str, Any]) -> list[Command]:
+        chosen = [each.partition(":") for each in data.get("cancel", ())]
+        cancelled = [
+            Command(Change.CANCEL, element, activity=UUID(activity) if activity else None)
+            for activity, _, element in chosen
+        ]
+        variables = data.get("variables") or {}
+        started = [replace(each, variables=variables) for each in super().commands(data)]
+        if not cancelled and not started:
+            self.add_error("cancel", gettext_lazy("Choose what is to be cancelled or started."))
+        return [*cancelled, *started]
+
+
+def with_choices(form: type[forms.Form], **choices: Sequence[tuple[str, str]]) -> type[forms.Form]:
+    """The form with these choices in its fields."""
+    fields: dict[str, Any] = {}
+    for name, found in choices.items():
+        fields[name] = field = deepcopy(form.base_fields[name])
+        field.choices = found
+        field.widget.attrs["size"] = min(_SHOWN, max(2, len(found)))
+    return type(form.__name__, (form,), fields)
 
 
 class StartForm(VariablesForm):

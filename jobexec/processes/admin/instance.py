@@ -26,10 +26,20 @@ from ..operations.query import view_of
 from ..operations.statistics import NOT_WAITING
 from ..picture.instance import overlay
 from ..picture.overlay import Overlay
-from .common import DrawnAdmin, process_of, state_badge, version_of
-from .filters import BusinessKeyFilter, ElementFilter, IncidentFilter, ProcessFilter, VersionFilter
-from .instance_actions import Cancel, Retry, SetVariable
+from ..store.suspensions import suspended
+from .common import DrawnAdmin, process_of, state_badge, suspended_beside, version_of
+from .filters import (
+    BusinessKeyFilter,
+    ElementFilter,
+    IncidentFilter,
+    ProcessFilter,
+    SuspendedFilter,
+    VariableFilter,
+    VersionFilter,
+)
+from .instance_actions import Cancel, Modify, Restart, Retry, SetVariable
 from .instance_page import InstancePage
+from .suspending import Activate, Suspend
 
 #: Elements that the list names for each instance.
 _PLACES = 3
@@ -43,13 +53,16 @@ class ProcessInstanceAdmin(DrawnAdmin):
         "state_badge", "process", "version", "business_key", "waits_at", "incidents", "started", "ended", "tenant_id",
     )  # fmt: skip
     list_display_links = ("state_badge", "process")
-    list_filter = ("state", IncidentFilter, ProcessFilter, VersionFilter, BusinessKeyFilter, ElementFilter)
+    list_filter = (
+        "state", SuspendedFilter, IncidentFilter, ProcessFilter, VersionFilter, BusinessKeyFilter, ElementFilter,
+        VariableFilter,
+    )  # fmt: skip
     search_fields = ("business_key",)
     search_help_text = gettext_lazy("The beginning of the business key, the key of the process, or the id.")
     sortable_by = ("started",)
     ordering = ("-start_time", "-id")
     deferred = ("final_variables",)
-    actions = (Cancel(), Retry(), SetVariable())
+    actions = (Cancel(), Modify(), Restart(), Suspend(), Activate(), Retry(), SetVariable())
     change_form_template = "admin/jobexec_processes/instance_page.html"
     readonly_fields = ("state_badge", "definition", "started_exactly", "ended_exactly", "took")
 
@@ -61,6 +74,15 @@ class ProcessInstanceAdmin(DrawnAdmin):
 
     def has_variables_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec_processes.change_variables")
+
+    def has_modify_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec_processes.modify_processinstance")
+
+    def has_restart_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec_processes.restart_processinstance")
+
+    def has_suspend_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec_processes.suspend_processinstance")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         optional = [name for name in ("start_user", "tenant_id") if obj is None or getattr(obj, name)]
@@ -102,13 +124,15 @@ class ProcessInstanceAdmin(DrawnAdmin):
             places.setdefault(instance, Counter())[element] += count
         dead = DeadLetterJob.objects.using(using).filter(process_instance_id__in=[str(row.pk) for row in running])
         incidents = dict(dead.order_by().values_list("process_instance_id").annotate(Count("pk")))
+        held = suspended(using, running)
         for row in running:
+            row.is_suspended = row.pk in held  # type: ignore[attr-defined]
             row.places = places.get(row.pk, Counter())  # type: ignore[attr-defined]
             row.incident_count = incidents.get(str(row.pk), 0)  # type: ignore[attr-defined]
 
     @admin.display(description=gettext_lazy("state"))
     def state_badge(self, row: ProcessInstance) -> SafeString:
-        return state_badge(row.state, InstanceState(row.state).label)
+        return suspended_beside(state_badge(row.state, InstanceState(row.state).label), row)
 
     @admin.display(description=gettext_lazy("process"))
     def process(self, row: ProcessInstance) -> str:

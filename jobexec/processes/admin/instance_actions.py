@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
 from jobexec.admin.common.actions import Outcome
-from jobexec.models import DeadLetterJob
+from jobexec.admin.common.base import FROM_PAGE
+from jobexec.admin.common.batching import BATCH_ABOVE
+from jobexec.models import Batch, DeadLetterJob
 
+from ..definition import Process
+from ..engine.inputs import Change
+from ..engine.modify import refusal
+from ..engine.rows import State
+from ..models import Execution, ProcessInstance
 from ..operations.instances import cancel, set_variables
-from .common import RowAction
-from .forms import ReasonForm, RetryForm, VariableForm
+from ..operations.many import cancel_all
+from ..operations.modify import modify_instance, restart
+from .common import ProcessTableAdmin, RowAction, named, process_of
+from .forms import ElementsForm, ModifyForm, ReasonForm, RetryForm, VariableForm, with_choices
+
+#: Definitions of the selected instances, and arrivals at an element, whose choices a form offers.
+_DEFINITIONS = _ARRIVALS = 20
 
 
 class Cancel(RowAction):
@@ -31,13 +45,142 @@ class Cancel(RowAction):
     warning = gettext_lazy("Their jobs, tasks and timers are removed. A flow first undoes what its steps have done.")
     name_column = "business_key"
 
+    in_background = True
+
     def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
         cancel(key, data["reason"], using=using)
+
+    def start_batch(self, queryset: QuerySet[Any], data: Mapping[str, Any], user: str) -> Batch:
+        made = cancel_all(queryset, data["reason"], user=user)
+        return Batch.objects.using(queryset.db).get(pk=made.id)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return ngettext(
             "%(count)d process instance was cancelled.", "%(count)d process instances were cancelled.", count
         ) % {"count": count}
+
+
+class Modify(RowAction):
+    """Change where instances stand."""
+
+    name = permission = "modify"
+    description = gettext_lazy("Modify selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Modify…")
+    form_class = ModifyForm
+    dangerous = True
+    warning = gettext_lazy(
+        "All changes are one step of each instance. What is started gets the variables. An instance of which nothing "
+        "is left is cancelled."
+    )
+    name_column = "business_key"
+
+    def form_for(self, queryset: QuerySet[Any]) -> type[forms.Form] | None:
+        processes = _processes(queryset)
+        return with_choices(
+            ModifyForm,
+            cancel=_standing(queryset, processes),
+            before=_startable(processes, Change.BEFORE),
+            after=_startable(processes, Change.AFTER),
+        )
+
+    def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
+        modify_instance(key, data["commands"], data["reason"], using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext(
+            "%(count)d process instance was modified.", "%(count)d process instances were modified.", count
+        ) % {"count": count}
+
+
+class Restart(RowAction):
+    """Start instances like those that have ended."""
+
+    name = permission = "restart"
+    description = gettext_lazy("Restart selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Restart…")
+    form_class = ElementsForm
+    warning = gettext_lazy(
+        "Each gets a new instance of the same version, with its business key and the variables that it ended with, and "
+        "those below. Without a choice it begins at its start event."
+    )
+    name_column = "business_key"
+
+    def form_for(self, queryset: QuerySet[Any]) -> type[forms.Form] | None:
+        processes = _processes(queryset)
+        return with_choices(
+            ElementsForm,
+            before=_startable(processes, Change.BEFORE),
+            after=_startable(processes, Change.AFTER),
+        )
+
+    def perform_for(
+        self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
+    ) -> Outcome:
+        return self.perform(queryset, using, {**data, "user": request.user.get_username(), "request": request})
+
+    def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
+        chosen: dict[str, Any] = {name: data[name] for name in ("before", "after", "variables", "user")}
+        data["request"].jobexec_started = restart(key, using=using, **chosen).pk
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return ngettext(
+            "%(count)d process instance was started.", "%(count)d process instances were started.", count
+        ) % {"count": count}
+
+    def respond(self, modeladmin: Any, request: HttpRequest) -> HttpResponse | None:
+        return to_started(modeladmin, request) or super().respond(modeladmin, request)
+
+
+def to_started(page: ProcessTableAdmin, request: HttpRequest) -> HttpResponse | None:
+    """The page of the instance that an action on one row has started."""
+    instances = page.table(ProcessInstance, request)
+    started = getattr(request, "jobexec_started", None)
+    if instances is None or started is None or FROM_PAGE not in request.POST:
+        return None
+    return HttpResponseRedirect(instances.page_url(started))
+
+
+def _processes(queryset: QuerySet[Any]) -> list[Process]:
+    """The definitions of the selected instances."""
+    ids = queryset.order_by().values_list("definition_id", flat=True).distinct()[:_DEFINITIONS]
+    found = [process_of(queryset.db, id) for id in sorted(ids)]
+    return [process for process in found if process is not None]
+
+
+def _startable(processes: Iterable[Process], change: Change) -> list[tuple[str, str]]:
+    """The elements that can be started so, in the order of the files."""
+    return list(
+        {
+            node.id: _labelled(process, node.id)
+            for process in processes
+            for node in process.nodes
+            if refusal(process, node, change) is None
+        }.items()
+    )
+
+
+def _standing(queryset: QuerySet[Any], processes: Sequence[Process]) -> list[tuple[str, str]]:
+    """The elements at which something stands; of one instance with several arrivals at an element, each of them."""
+    keys = list(queryset.order_by().values_list("pk", flat=True)[: BATCH_ABOVE + 1])
+    rows = Execution.objects.using(queryset.db).filter(instance_id__in=keys).exclude(state=State.COMPENSABLE.value)
+    found: dict[str, list[UUID]] = {}
+    for element, activity in rows.order_by("entered_at", "pk").values_list("element_id", "activity_id"):
+        found.setdefault(element, []).append(activity)
+    choices = []
+    for element, activities in found.items():
+        label = next((text for process in processes if (text := _labelled(process, element)) != element), element)
+        some = len(keys) == 1 and 1 < len(activities) <= _ARRIVALS
+        choices.append((f":{element}", _("%(element)s: all") % {"element": label} if some else label))
+        if some:
+            numbered = enumerate((each for each in activities if each is not None), 1)
+            text = _("%(element)s: number %(number)d")
+            choices += [(f"{each}:{element}", text % {"element": label, "number": n}) for n, each in numbered]
+    return choices
+
+
+def _labelled(process: Process, element: str) -> str:
+    name = named(process, element)
+    return name if name == element else f"{name} ({element})"
 
 
 class Retry(RowAction):

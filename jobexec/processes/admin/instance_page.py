@@ -21,12 +21,20 @@ from jobexec.admin.common.base import TableAdmin
 from jobexec.admin.common.incident_columns import incident_badge
 from jobexec.admin.common.job_columns import state_badge as job_badge
 from jobexec.admin.common.job_log_columns import log_badge
-from jobexec.models import AuditLog, DeadLetterJob, Incident, IncidentState, JobLog
+from jobexec.models import (
+    AuditLog,
+    DeadLetterJob,
+    Incident,
+    IncidentState,
+    JobLog,
+    Suspension,
+    SuspensionScope,
+)
 from jobexec.operations.why.facts import Reason
 from jobexec.sensitive import HIDDEN, hide
 
 from ..definition import Process
-from ..models import ActivityInstance, Execution, UserTask, Variable
+from ..models import ActivityInstance, Execution, InstanceState, UserTask, Variable
 from ..models.instance import RUNNING
 from ..operations.query import InstanceView, Value
 from ..operations.why import shortened, why
@@ -82,7 +90,16 @@ class InstancePage:
     def actions(self) -> list[Any]:
         """Those that have something to do."""
         root = self._view.instance.root_id == self._view.instance.pk
-        apply = {"cancel": self._running and root, "retry": bool(self._dead), "set_variable": self._running}
+        held = Suspension.objects.using(self._using).filter(
+            scope=SuspensionScope.PROCESS_INSTANCE, value=str(self._view.instance.pk), live=True
+        )
+        apply = {
+            "cancel": self._running and root,
+            "modify": self._view.instance.state == InstanceState.ACTIVE,
+            "restart": not self._running,
+            "activate": self._running and held.exists(),
+            "retry": bool(self._dead),
+        }
         return [each for each in self._page.permitted_actions(self._request) if apply.get(each.name, self._running)]
 
     # Why it waits.

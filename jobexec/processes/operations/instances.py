@@ -10,7 +10,7 @@ from django.db import transaction
 
 from jobexec.models import DeadLetterJob
 from jobexec.operations import set_retries as set_retries_of_jobs
-from jobexec.operations.audit import audited, note
+from jobexec.operations.audit import audited, is_on, note
 
 from ..engine.inputs import Cancelled
 from ..exceptions import InstanceOver
@@ -24,6 +24,13 @@ from .suspend import which
 INSTANCE = "processinstance"
 
 
+def note_instance(using: str, id: UUID, new: Mapping[str, Any]) -> None:
+    """Record what an operator does to an instance, in the transaction in which it is done."""
+    if is_on():
+        tenants = ProcessInstance.objects.using(using).filter(pk=id).values_list("tenant_id", flat=True)
+        note(using, INSTANCE, id, new=new, tenant=tenants.first())
+
+
 @audited
 def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | None = None) -> None:
     """Cancel an instance with all that it called; a flow first undoes what is done, backwards.
@@ -34,7 +41,7 @@ def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | N
     with transaction.atomic(using=database):
         done = proceed(database, id, Cancelled(id, reason))
         if done is not None:
-            note(database, INSTANCE, id, new={"reason": reason})
+            note_instance(database, id, {"reason": reason})
     if done is None:
         raise InstanceOver(f"The process instance {id} has ended, is not there, or was called by another one.")
 
@@ -65,6 +72,6 @@ def set_variables(instance: ProcessInstance | UUID, variables: Mapping[str, Any]
     with transaction.atomic(using=database):
         done = root is not None and change_variables(database, root, id, given)
         if done:
-            note(database, INSTANCE, id, new=given)
+            note_instance(database, id, given)
     if not done:
         raise InstanceOver(f"The process instance {id} has ended, or is not there.")

@@ -7,27 +7,28 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from jobexec.handlers.batch import JobBatch, batch
+from jobexec.handlers.batch import JobBatch
 from jobexec.handlers.calls import JobCall
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.decorator import job
 from jobexec.operations.audit import audited, note
+from jobexec.operations.batches.of_jobs import begin_batch
 
 from ..exceptions import InstanceOver
 from ..models import ProcessInstance
 from ..models.instance import RUNNING
 from .instances import INSTANCE, cancel
 
-#: Instances of one job.
-_PAGE = 50
+#: Instances of one job, and those that are read at once.
+_PAGE, _READ = 50, 5_000
 
 
 @audited
-def cancel_all(instances: QuerySet[ProcessInstance], reason: str = "") -> JobBatch:
+def cancel_all(instances: QuerySet[ProcessInstance], reason: str = "", *, user: str = "") -> JobBatch:
     """Cancel those of the instances that run now and were called by no other, in jobs of 50 each; returns their batch.
 
-    The batch shows how far they are, and can be stopped. What has ended meanwhile is left alone; a job with an instance
-    that cannot be cancelled cancels the others and fails.
+    The batch, which ``user`` has started, shows how far they are, and can be stopped. What has ended meanwhile is left
+    alone; a job with an instance that cannot be cancelled cancels the others and fails.
     """
     using, count = instances.db, 0
 
@@ -37,7 +38,8 @@ def cancel_all(instances: QuerySet[ProcessInstance], reason: str = "") -> JobBat
             count += len(page)
             yield cancel_page.using(database=using).s([str(id) for id in page], reason)
 
-    with batch(name="Cancel process instances", using=using) as made:
+    row = begin_batch(using, name="Cancel process instances", arguments={}, deadline=None, tenant_id="", user=user)
+    with JobBatch(row.pk, using) as made:
         made.add_many(calls())
     note(using, INSTANCE, new={"reason": reason, "batch": str(made.id)}, scope={"instances": count}, count=count)
     return made
@@ -47,9 +49,9 @@ def _pages(instances: QuerySet[ProcessInstance]) -> Iterator[list[UUID]]:
     """By primary key: the jobs of the first pages run while the last ones are read."""
     running = instances.filter(state__in=RUNNING, parent_execution_id=None).order_by("pk").values_list("pk", flat=True)
     last = None
-    while page := list((running.filter(pk__gt=last) if last else running)[:_PAGE]):
-        yield page
-        last = page[-1]
+    while found := list((running.filter(pk__gt=last) if last else running)[:_READ]):
+        yield from (found[start : start + _PAGE] for start in range(0, len(found), _PAGE))
+        last = found[-1]
 
 
 @job(name="jobexec.processes.cancel", exclusive=False)

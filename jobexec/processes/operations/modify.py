@@ -20,7 +20,7 @@ from ..handlers.stepping import proceed
 from ..models import ProcessInstance
 from ..models.instance import RUNNING
 from ..store import load
-from .instances import INSTANCE
+from .instances import INSTANCE, note_instance
 from .suspend import which
 
 
@@ -31,20 +31,32 @@ class Modification:
         self.database, self.instance = which(instance, using)
         self.commands: tuple[Command, ...] = ()
 
-    def cancel(self, element: str) -> Modification:
-        """End all that stands at an element, with its jobs, tasks and incidents, and a scope that is empty then."""
-        return self._add(Change.CANCEL, element, None)
+    def cancel(self, element: str, *, activity: UUID | None = None) -> Modification:
+        """End all that stands at an element, with its jobs, tasks and incidents, and a scope that is empty then.
 
-    def start_before(self, element: str, variables: Mapping[str, Any] | None = None) -> Modification:
-        """Let an element begin, asynchronously if it is; in the scope that runs, or in a new one."""
-        return self._add(Change.BEFORE, element, variables)
+        ``activity``: only this arrival (``Execution.activity_id``), such as one instance of a multi-instance.
+        """
+        return self._add(Change.CANCEL, element, None, activity)
 
-    def start_after(self, element: str, variables: Mapping[str, Any] | None = None) -> Modification:
+    def start_before(
+        self, element: str, variables: Mapping[str, Any] | None = None, *, inside: UUID | None = None
+    ) -> Modification:
+        """Let an element begin, asynchronously if it is; in the scope that runs, or in a new one.
+
+        ``inside``: the activity that is the scope, or one around it, where several run.
+        """
+        return self._add(Change.BEFORE, element, variables, inside)
+
+    def start_after(
+        self, element: str, variables: Mapping[str, Any] | None = None, *, inside: UUID | None = None
+    ) -> Modification:
         """Go on as if an element were done, by the flows that leave it."""
-        return self._add(Change.AFTER, element, variables)
+        return self._add(Change.AFTER, element, variables, inside)
 
-    def _add(self, change: Change, element: str, variables: Mapping[str, Any] | None) -> Modification:
-        self.commands = (*self.commands, command(change, element, variables))
+    def _add(
+        self, change: Change, element: str, variables: Mapping[str, Any] | None, activity: UUID | None
+    ) -> Modification:
+        self.commands = (*self.commands, command(change, element, variables, activity))
         return self
 
     def execute(self, reason: str = "") -> None:
@@ -74,7 +86,7 @@ def modify_instance(
         event = Modified(id, tuple(commands), reason)
         done = proceed(database, root, event, savepoint=False) if root is not None else None
         if done is not None:
-            note(database, INSTANCE, id, new={"commands": _told(commands), "reason": reason})
+            note_instance(database, id, {"commands": told(commands), "reason": reason})
     if done is None:
         raise InstanceOver(f"The process instance {id} has ended, is being compensated, or is not there.")
 
@@ -117,22 +129,23 @@ def restart(
             user=user,
             commands=tuple(commands),
         )
-        note(database, INSTANCE, id, new={"started": str(made.pk), "commands": _told(commands)}, tenant=row.tenant_id)
+        note(database, INSTANCE, id, new={"started": str(made.pk), "commands": told(commands)}, tenant=row.tenant_id)
         return made
 
 
-def command(change: Change, element: str, variables: Mapping[str, Any] | None) -> Command:
+def command(change: Change, element: str, variables: Mapping[str, Any] | None, activity: UUID | None = None) -> Command:
     """A change with variables that can be stored. Raises InvalidJob."""
     if not isinstance(element, str) or not element:
         raise InvalidJob(f"element: expected the id of an element, got {element!r}.")
     given = dict(variables or {})
     check_variables(given)
-    return Command(change, element, given)
+    return Command(change, element, given, activity)
 
 
 def _several(elements: str | Sequence[str] | None) -> Sequence[str]:
     return (elements,) if isinstance(elements, str) else elements or ()
 
 
-def _told(commands: Sequence[Command]) -> list[str]:
-    return [f"{each.change.value} {each.element}" for each in commands]
+def told(commands: Sequence[Command]) -> list[str]:
+    """The commands for the audit log."""
+    return [f"{each.change.value} {each.element} {each.activity or ''}".rstrip() for each in commands]

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from jobexec.models import JOB_TABLES, AbstractJob
+from django.db.models import JSONField, Q
+from django.db.models import Value as Constant
+
+from jobexec.models import JOB_TABLES, AbstractJob, Suspension
 
 from ..models import (
     ActivityInstance,
@@ -17,7 +20,9 @@ from ..models import (
     UserTask,
     Variable,
 )
+from ..models.instance import RUNNING
 from ..store.definitions import CALLS
+from ..store.suspensions import suspension_of
 
 
 class Value(NamedTuple):
@@ -41,6 +46,8 @@ class InstanceView:
     jobs: list[AbstractJob]
     activities: list[ActivityInstance]
     called: list[ProcessInstance]
+    suspension: Suspension | None = None
+    """One that covers the instance, if it runs."""
 
     @property
     def waits_at(self) -> list[str]:
@@ -57,6 +64,11 @@ class InstanceView:
         return sorted((each for each in found if each.name != hidden), key=lambda each: (each.element, each.name))
 
 
+def value_is(value: Any) -> Q:
+    """The condition that a variable has a value; null is stored in two ways."""
+    return Q(value=value) if value is not None else Q(value__isnull=True) | Q(value=Constant(None, JSONField()))
+
+
 def view_of(using: str, id: UUID) -> InstanceView:
     """Raises ProcessInstance.DoesNotExist."""
     instance = ProcessInstance.objects.using(using).get(pk=id)
@@ -67,8 +79,12 @@ def view_of(using: str, id: UUID) -> InstanceView:
     jobs: list[AbstractJob] = []
     for table in JOB_TABLES:
         jobs += table._base_manager.using(using).filter(process_instance_id=str(id)).order_by("pk")
+    suspension = None
+    if instance.state in RUNNING:
+        suspension = suspension_of(using, id, instance.definition_id, instance.tenant_id)
     return InstanceView(
         instance=instance,
+        suspension=suspension,
         definition=ProcessDefinition.objects.using(using).filter(pk=instance.definition_id).first(),
         executions=of_instance(Execution),
         variables=of_instance(Variable),

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db import router, transaction
 
-from jobexec.operations.audit import audited, note
+from jobexec.operations.audit import audited, is_on, note
 from jobexec.operations.sql.locks import atomic, lock_rows
 
 from ..engine.inputs import Completed, ErrorThrown, Input
@@ -45,9 +45,10 @@ def release(task: Task, *, using: str | None = None) -> None:
     """Take the task away from its assignee; its candidates may claim it again."""
     database, id = _which(task, using)
     with atomic(database):
-        done = UserTask.objects.using(database).filter(pk=id).update(assignee="")
-        if done:
-            note(database, TASK, id, new={"assignee": ""})
+        rows = UserTask.objects.using(database).filter(pk=id)
+        done = rows.update(assignee="")
+        if done and is_on():
+            note(database, TASK, id, new={"assignee": ""}, tenant=rows.values_list("tenant_id", flat=True).first())
     if not done:
         raise TaskOver(f"The task {id} is done.")
 

@@ -23,7 +23,7 @@ from ..store.jobs import TIMER
 from .query import InstanceView
 
 #: Reasons of these codes are told first: nothing goes on without an operator.
-_GRAVE = ("dead_letter", "no_job", "nothing")
+_GRAVE = ("suspended_instance", "dead_letter", "no_job", "nothing")
 #: Alike reasons are told this often, then counted.
 _TOLD = 3
 
@@ -37,7 +37,7 @@ def why(view: InstanceView, process: Process | None, now: datetime) -> list[Reas
     instance = view.instance
     if instance.state not in RUNNING:
         return [_over(view, now)]
-    found = list(_Explanation(view, process, now).reasons())
+    found = [*_suspended(view, now), *_Explanation(view, process, now).reasons()]
     if not found:
         text = _("It is running, but nothing of it waits. manage.py processes check tells more.")
         found = [Reason("nothing", text)]
@@ -69,6 +69,18 @@ def _over(view: InstanceView, now: datetime) -> Reason:
     else:
         text = _("It is over (%(state)s, %(when)s).") % values
     return Reason("over", text, {"state": instance.state, "end_time": iso(instance.end_time)})
+
+
+def _suspended(view: InstanceView, now: datetime) -> Iterator[Reason]:
+    found = view.suspension
+    if found is None:
+        return
+    values = {"what": str(found), "until": both(found.activate_time, now) if found.activate_time else ""}
+    if found.activate_time:
+        text = _("Suspended until %(until)s: %(what)s.") % values
+    else:
+        text = _("Suspended: %(what)s.") % values
+    yield Reason("suspended_instance", text, {"until": iso(found.activate_time)})
 
 
 class _Explanation:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from jobexec.models import Suspension, SuspensionScope
-from jobexec.models.suspension import joined
+from jobexec.models.suspension import joined, parts_of
 from jobexec.operations.rows.suspension_cover import in_force
 
 from ..exceptions import Suspended
-from ..models import ProcessInstance
+from ..models import ProcessDefinition, ProcessInstance
 from .columns import key_of
 
 
 def refuse_start(using: str, definition: str, tenant: str) -> None:
     """Raise Suspended if no instance of this definition may be started for this tenant."""
-    found = in_force(using).filter(_of_definition(definition, tenant)).first()
+    found = refusal_of_start(using, definition, tenant)
     if found is not None:
         raise Suspended(f"No instance of {definition} can be started: {named(found)} is suspended.")
+
+
+def refusal_of_start(using: str, definition: str, tenant: str) -> Suspension | None:
+    """What keeps instances of a definition from being started now, or None."""
+    return in_force(using).filter(_of_definition(definition, tenant)).first()
 
 
 def refuse_step(using: str, instance: UUID) -> None:
@@ -38,18 +44,78 @@ def suspension_of(using: str, instance: UUID, definition: str, tenant: str) -> S
     return in_force(using).filter(own | of_definition).first()
 
 
+def suspended(using: str, rows: Sequence[ProcessInstance]) -> set[UUID]:
+    """Those of the instances that a suspension covers now."""
+    found = _scopes(in_force(using).filter(include_jobs=True), [str(row.pk) for row in rows])
+    of_one = found[SuspensionScope.PROCESS_INSTANCE]
+    return {
+        row.pk
+        for row in rows
+        if str(row.pk) in of_one or _is_covered(found, row.definition_id, row.definition_key, row.tenant_id)
+    }
+
+
+def suspended_definitions(using: str, rows: Sequence[ProcessDefinition]) -> set[str]:
+    """Those of the definitions of which no instance can be started now."""
+    found = _scopes(in_force(using), [])
+    return {row.pk for row in rows if _is_covered(found, row.pk, row.key, row.tenant_id)}
+
+
+def suspended_rows(using: str) -> Q:
+    """The condition on instances that a suspension covers now."""
+    found = _scopes(in_force(using).filter(include_jobs=True))
+    of_one = Q(pk__in=list(found[SuspensionScope.PROCESS_INSTANCE]))
+    return of_one | _condition(found, "definition_id", "definition_key")
+
+
+def suspended_definition_rows(using: str) -> Q:
+    """The condition on definitions of which no instance can be started now."""
+    return _condition(_scopes(in_force(using), []), "pk", "key")
+
+
+_Scopes = Mapping[str, Collection[str]]
+
+
+def _scopes(rows: QuerySet[Suspension], instances: Sequence[str] | None = None) -> _Scopes:
+    """The values of each scope that covers processes; of instances only these, if they are given."""
+    single = SuspensionScope.PROCESS_INSTANCE.value
+    wanted = Q(scope__in=_OF_DEFINITIONS)
+    wanted |= Q(scope=single) if instances is None else Q(scope=single, value__in=instances)
+    found: dict[str, set[str]] = {scope: set() for scope in (*_OF_DEFINITIONS, single)}
+    for scope, value in rows.filter(wanted).values_list("scope", "value"):
+        found[scope].add(value)
+    return found
+
+
+_OF_DEFINITIONS = (
+    SuspensionScope.PROCESS_DEFINITION_VERSION.value,
+    SuspensionScope.PROCESS_DEFINITION.value,
+    SuspensionScope.TENANT_PROCESS_DEFINITION.value,
+    SuspensionScope.TENANT.value,
+)
+
+
+def _is_covered(found: _Scopes, definition: str, key: str, tenant: str) -> bool:
+    values = dict(zip(_OF_DEFINITIONS, (definition, key, joined(tenant, key), tenant), strict=True))
+    return any(value in found[scope] for scope, value in values.items())
+
+
+def _condition(found: _Scopes, definition: str, key: str) -> Q:
+    version, process, pair, tenant = (sorted(found[scope]) for scope in _OF_DEFINITIONS)
+    wanted = Q(**{f"{definition}__in": version}) | Q(**{f"{key}__in": process}) | Q(tenant_id__in=tenant)
+    for value in pair:
+        parts = parts_of(SuspensionScope.TENANT_PROCESS_DEFINITION, value)
+        wanted |= Q(**{key: parts["process_definition_key"], "tenant_id": parts["tenant_id"]})
+    return wanted
+
+
 def _of_definition(definition: str, tenant: str) -> Q:
     key = key_of(definition)
-    scopes = {
-        SuspensionScope.PROCESS_DEFINITION_VERSION: definition,
-        SuspensionScope.PROCESS_DEFINITION: key,
-        SuspensionScope.TENANT_PROCESS_DEFINITION: joined(tenant, key),
-    }
-    if tenant:
-        scopes[SuspensionScope.TENANT] = tenant
+    values = dict(zip(_OF_DEFINITIONS, (definition, key, joined(tenant, key), tenant), strict=True))
     wanted = Q()
-    for scope, value in scopes.items():
-        wanted |= Q(scope=scope.value, value=value)
+    for scope, value in values.items():
+        if value:  # no suspension is of no tenant
+            wanted |= Q(scope=scope, value=value)
     return wanted
 
 

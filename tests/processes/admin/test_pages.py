@@ -69,6 +69,8 @@ ACTIONS = [
     ("cancel", "cancel_processinstance", {"reason": "no more"}),
     ("retry", "requeue_deadletterjob", {"retries": "2"}),
     ("set_variable", "change_variables", {"name": "amount", "value": "7"}),
+    ("suspend", "suspend_processinstance", {}),
+    ("modify", "modify_processinstance", {"cancel": ":paid", "variables": "{}"}),
 ]
 
 
@@ -223,6 +225,20 @@ FILTERS = [
     ({"element": "approve", "process": "order"}, True),
     ({"element": "fork"}, False),
     ({"incident": "yes"}, True),
+    ({"suspended": "yes"}, False),
+    ({"suspended": "no"}, True),
+    ({"variable": "amount=5"}, True),
+    ({"variable": "amount = 5"}, True),
+    ({"variable": 'amount="5"'}, False),
+    ({"variable": "amount=6"}, False),
+    ({"variable": "amount"}, False),
+    ({"variable": "amount=1e999"}, False),
+    ({"variable": "=5"}, False),
+    ({"variable": 'lines=[1, {"a": null}]'}, True),
+    ({"variable": "customer=Zoë"}, True),
+    ({"variable": "nothing=null"}, True),
+    ({"variable": "password=geheim"}, False),
+    ({"variable": "amount=5", "business_key": "1"}, False),
     ({"state__exact": "active"}, True),
     ({"state__exact": "completed"}, False),
 ]
@@ -236,7 +252,8 @@ def test_instances_are_found(alias, query, found):
     from django.test import RequestFactory
 
     deploy(("order.bpmn", DRAWN), using=alias)
-    start("order", business_key="4711", variables={"amount": 5}, using=alias)
+    values = {"lines": [1, {"a": None}], "customer": "Zoë", "nothing": None, "password": "geheim"}
+    start("order", business_key="4711", variables={"amount": 5, **values}, using=alias)
     ManualExecutor(alias, reraise=False).run_until_empty()
     page = admin.site._registry[ProcessInstance]
     request = RequestFactory().get("/", query)

@@ -206,12 +206,11 @@ class Play:
         return self.step(Modified(root, self.commands_of(words, variables), "by hand"))
 
     def commands_of(self, words: list[str], variables: dict[str, Any]) -> tuple[Command, ...]:
-        found = []
-        for command, word in zip(commands_of([word.partition("/")[0] for word in words], variables), words, strict=True):
-            name, _, place = word.partition("/")
-            token = self.token(place, *State) if place else None
-            found.append(dataclasses.replace(command, activity=token.activity) if token else command)
-        return tuple(found)
+        parts = [word.partition("/") for word in words]
+        activities = [self.token(place, *State).activity if place else None for _, _, place in parts]
+        commands = commands_of([word for word, _, _ in parts], variables)
+        pairs = zip(commands, activities, strict=True)
+        return tuple(dataclasses.replace(command, activity=activity) for command, activity in pairs)
 
     def do_suspend(self, text: str) -> None:
         """All instances of a process; without its key, none any more."""

@@ -21,6 +21,7 @@ from ...engine.rows import SubscriptionKind
 from ...exceptions import MismatchingMessage
 from ...models import EventSubscription, InstanceState, ProcessInstance, Variable
 from ...models.instance import RUNNING
+from ...operations.query import value_is
 from .. import found, verbs
 from . import shown
 from .access import acting_of, instance_by_id, missing, tenant_of, variables_in
@@ -242,7 +243,7 @@ def _matching(name: str, tenant: str, keys: dict[str, Any], id: str | None) -> l
     if id is not None:
         rows = rows.filter(instance_id__in=[uuid] if (uuid := found.uuid_of(id)) else [])
     for variable, value in keys.items():
-        equal = Variable.objects.using(database()).filter(name=variable, value=value)
+        equal = Variable.objects.using(database()).filter(value_is(value), name=variable)
         rows = rows.filter(instance_id__in=equal.values("scope_id"))
     return sorted({each for each in rows.values_list("instance_id", flat=True) if each is not None})
 
