@@ -19,8 +19,10 @@ from jobexec.gateways.grpc.service import Call
 from jobexec.operations.audit import acting
 from jobexec.operations.external.types import Caller
 
+from ..engine.inputs import Change
 from ..models import ProcessDefinition, ProcessInstance
 from ..operations.deploy import Deployed
+from ..operations.modify import command
 from . import awaiting, found, verbs
 
 #: Seconds before the client's own timeout, so that it hears that its instance goes on.
@@ -141,8 +143,6 @@ class ProcessCalls:
 
 
 def _given(request: pb.CreateProcessInstanceRequest) -> dict[str, Any]:
-    if request.startInstructions:
-        raise BadRequest("startInstructions: expected none: a process begins at its start event.")
     if not request.processDefinitionKey and not request.bpmnProcessId.strip():
         raise BadRequest("bpmnProcessId: expected the id of a process, or a processDefinitionKey, got neither.")
     return {
@@ -151,12 +151,14 @@ def _given(request: pb.CreateProcessInstanceRequest) -> dict[str, Any]:
         "version": request.version if request.version > 0 else None,
         "tenant": zeebe_format.tenant_id(request.tenantId),
         "variables": variables(request.variables),
+        "commands": [command(Change.BEFORE, each.elementId, None) for each in request.startInstructions],
     }
 
 
 def _start(using: str, given: Mapping[str, Any], client: auth.Client, **more: Any) -> tuple[ProcessDefinition, Any]:
     definition = found.wanted(using, client.caller, given["number"], given["key"], given["version"], given["tenant"])
-    return definition, verbs.start_process(using, definition, given["variables"], user=client.user_name, **more)
+    more |= {"user": client.user_name, "commands": given["commands"]}
+    return definition, verbs.start_process(using, definition, given["variables"], **more)
 
 
 def _cancel(using: str, key: int, caller: Caller) -> None:

@@ -15,17 +15,21 @@ from jobexec.operations.audit import audited, note
 from jobexec.operations.external.types import Caller
 from jobexec.operations.history.keys import next_keys
 
+from ..engine.inputs import Command
 from ..exceptions import InstanceOver, MismatchingMessage
 from ..handlers.results import check_variables
 from ..handlers.stepping import change_variables
 from ..models import ProcessDefinition, ProcessInstance
 from ..operations import events, instances
+from ..operations import modify as modifying
 from ..operations.deploy import Deployed, deployed
 from ..operations.start import start_definition
 from . import found
 
 #: Files of one deployment, and bytes of one call with files: as many as one message over gRPC may have.
 MOST_FILES, MOST_BYTES = 100, 8 * 1024 * 1024
+#: Instructions of one modification, or of one start.
+MOST_COMMANDS = 1_000
 _MOST_KEY, _MOST_TENANT, _MOST_FILE = 255, 64, 255
 _ENDINGS = (".bpmn", ".bpmn20.xml", ".xml")
 
@@ -69,8 +73,10 @@ def start_process(
     business_key: str = "",
     awaited: UUID | None = None,
     user: str = "",
+    commands: Sequence[Command] = (),
 ) -> ProcessInstance:
-    """Start an instance, in the tenant of its definition."""
+    """Start an instance, in the tenant of its definition; with ``commands`` where these say."""
+    _check_number(commands)
     if len(business_key) > _MOST_KEY:
         raise InvalidJob(f"businessKey: expected at most {_MOST_KEY} characters, got {len(business_key)}.")
     check_storable("businessKey", business_key)
@@ -82,8 +88,10 @@ def start_process(
             variables=variables,
             user=user,
             awaited=awaited,
+            commands=tuple(commands),
         )
         told = {"definition": definition.pk, "business_key": business_key}
+        told |= {"commands": modifying.told(commands)} if commands else {}
         note(using, instances.INSTANCE, row.pk, new=told, tenant=row.tenant_id)
     return row
 
@@ -92,6 +100,18 @@ def cancel(using: str, row: ProcessInstance, reason: str = "") -> None:
     """Raises InstanceOver if it has ended, or was called by another one."""
     check_storable("reason", reason)
     instances.cancel(row, reason[:4000], using=using)
+
+
+def modify(using: str, row: ProcessInstance, commands: Sequence[Command], reason: str = "") -> None:
+    """Change where an instance stands, in one step. Raises InstanceOver, and StepError for what does not fit."""
+    check_storable("reason", reason)
+    _check_number(commands)
+    modifying.modify_instance(row, commands, reason[:4000], using=using)
+
+
+def _check_number(commands: Sequence[Command]) -> None:
+    if len(commands) > MOST_COMMANDS:
+        raise InvalidJob(f"instructions: expected at most {MOST_COMMANDS}, got {len(commands)}.")
 
 
 @audited

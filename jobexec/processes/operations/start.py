@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db import router
 
+from ..engine.inputs import Command
 from ..handlers.starting import start_instance
 from ..models import ProcessDefinition, ProcessInstance
 from ..store import definitions
@@ -45,8 +46,12 @@ def start_definition(
     tenant_id: str = "",
     user: str = "",
     awaited: UUID | None = None,
+    commands: tuple[Command, ...] = (),
 ) -> ProcessInstance:
-    """Start an instance of this very version. ``awaited``: the id that it gets, for whose end a gateway waits."""
+    """Start an instance of this very version. ``awaited``: the id that it gets, for whose end a gateway waits.
+
+    ``commands``: where it begins, instead of at its start event.
+    """
     return start_instance(
         using,
         definition.pk,
@@ -55,4 +60,5 @@ def start_definition(
         tenant_id=tenant_id or definition.tenant_id,
         user=user,
         awaited=awaited,
+        commands=commands,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -12,7 +13,7 @@ from jobexec.models.suspension import joined, parts_of
 from jobexec.operations.rows.suspension_cover import in_force
 
 from ..exceptions import Suspended
-from ..models import ProcessDefinition, ProcessInstance
+from ..models import ProcessDefinition, ProcessInstance, UserTask
 from .columns import key_of
 
 
@@ -38,27 +39,36 @@ def refuse_step(using: str, instance: UUID) -> None:
 
 def suspension_of(using: str, instance: UUID, definition: str, tenant: str) -> Suspension | None:
     """One that covers an instance now, or None."""
+    return covering(using, instance, definition, tenant).first()
+
+
+def covering(using: str, instance: UUID, definition: str, tenant: str) -> QuerySet[Suspension]:
+    """All that cover an instance now."""
     own = Q(scope=SuspensionScope.PROCESS_INSTANCE.value, value=str(instance))
     # A suspension that leaves the instances alone only keeps new ones from being started.
     of_definition = _of_definition(definition, tenant) & Q(include_jobs=True)
-    return in_force(using).filter(own | of_definition).first()
+    return in_force(using).filter(own | of_definition)
 
 
-def suspended(using: str, rows: Sequence[ProcessInstance]) -> set[UUID]:
-    """Those of the instances that a suspension covers now."""
-    found = _scopes(in_force(using).filter(include_jobs=True), [str(row.pk) for row in rows])
-    of_one = found[SuspensionScope.PROCESS_INSTANCE]
-    return {
-        row.pk
+def suspended(using: str, rows: Sequence[ProcessInstance | UserTask]) -> dict[UUID, datetime]:
+    """The ids of the instances, of these or with these tasks, that a suspension covers now, and since when."""
+    places = {
+        (row.pk if isinstance(row, ProcessInstance) else row.instance_id, row.definition_id, row.tenant_id)
         for row in rows
-        if str(row.pk) in of_one or _is_covered(found, row.definition_id, row.definition_key, row.tenant_id)
     }
+    found = _scopes(in_force(using).filter(include_jobs=True), [str(id) for id, _, _ in places])
+    of_one = found[SuspensionScope.PROCESS_INSTANCE]
+    moments = {
+        id: [of_one[str(id)]] if str(id) in of_one else _since(found, definition, key_of(definition), tenant)
+        for id, definition, tenant in places
+    }
+    return {id: min(since) for id, since in moments.items() if since}
 
 
 def suspended_definitions(using: str, rows: Sequence[ProcessDefinition]) -> set[str]:
     """Those of the definitions of which no instance can be started now."""
     found = _scopes(in_force(using), [])
-    return {row.pk for row in rows if _is_covered(found, row.pk, row.key, row.tenant_id)}
+    return {row.pk for row in rows if _since(found, row.pk, row.key, row.tenant_id)}
 
 
 def suspended_rows(using: str) -> Q:
@@ -73,17 +83,17 @@ def suspended_definition_rows(using: str) -> Q:
     return _condition(_scopes(in_force(using), []), "pk", "key")
 
 
-_Scopes = Mapping[str, Collection[str]]
+_Scopes = Mapping[str, Mapping[str, datetime]]
 
 
 def _scopes(rows: QuerySet[Suspension], instances: Sequence[str] | None = None) -> _Scopes:
-    """The values of each scope that covers processes; of instances only these, if they are given."""
+    """The values of each scope that covers processes, with their beginning; of instances only these, if given."""
     single = SuspensionScope.PROCESS_INSTANCE.value
     wanted = Q(scope__in=_OF_DEFINITIONS)
     wanted |= Q(scope=single) if instances is None else Q(scope=single, value__in=instances)
-    found: dict[str, set[str]] = {scope: set() for scope in (*_OF_DEFINITIONS, single)}
-    for scope, value in rows.filter(wanted).values_list("scope", "value"):
-        found[scope].add(value)
+    found: dict[str, dict[str, datetime]] = {scope: {} for scope in (*_OF_DEFINITIONS, single)}
+    for scope, value, at, created in rows.filter(wanted).values_list("scope", "value", "suspend_time", "create_time"):
+        found[scope][value] = at or created
     return found
 
 
@@ -95,9 +105,9 @@ _OF_DEFINITIONS = (
 )
 
 
-def _is_covered(found: _Scopes, definition: str, key: str, tenant: str) -> bool:
-    values = dict(zip(_OF_DEFINITIONS, (definition, key, joined(tenant, key), tenant), strict=True))
-    return any(value in found[scope] for scope, value in values.items())
+def _since(found: _Scopes, definition: str, key: str, tenant: str) -> list[datetime]:
+    values = zip(_OF_DEFINITIONS, (definition, key, joined(tenant, key), tenant), strict=True)
+    return [found[scope][value] for scope, value in values if value in found[scope]]
 
 
 def _condition(found: _Scopes, definition: str, key: str) -> Q:

@@ -4,8 +4,8 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from jobexec.models import AuditLog
-from jobexec.processes.models import ProcessDefinition, ProcessDeployment, ProcessInstance, UserTask
+from jobexec.models import AuditLog, Suspension
+from jobexec.processes.models import Execution, ProcessDefinition, ProcessDeployment, ProcessInstance, UserTask
 from tests.gateways.engine_rest import EngineRest
 
 from .models import APPROVE, AWAIT, BROKEN, CATCH, MESSAGE, PAY, SIGNAL, chain, run
@@ -115,6 +115,9 @@ class TestStart:
             {"variables": {"a": {"value": "x" * 70_000}}},
             {"businessKey": "x" * 256},
             {"startInstructions": [{"type": "startBeforeActivity"}]},
+            {"startInstructions": [{"type": "cancel", "activityId": "pay"}]},
+            {"startInstructions": [{"type": "startTransition", "transitionId": "f0"}]},
+            {"startInstructions": [{"type": "startBeforeActivity", "activityId": "pay"}], "skipIoMappings": True},
         ):
             status, answer = rest.post(path, **given)
             assert (status, set(answer)) == (400, {"type", "message", "code"}), given
@@ -223,6 +226,86 @@ def test_messages(alias, rest):
     assert {three, four} < {each["id"] for each in rest.get("/history/process-instance", completed="true")[1]}
 
 
+def test_an_instance_is_suspended(alias, rest):
+    deployed(APPROVE)
+    id, other = started(rest)["id"], started(rest)["id"]
+    assert rest.put(f"/process-instance/{id}/suspended", suspended=True) == (204, None)
+    shown = {each["id"]: each["suspended"] for each in rest.get("/process-instance")[1]}
+    assert shown == {id: True, other: False}
+    for path in ("/process-instance", "/task"):
+        of = "id" if path == "/process-instance" else "processInstanceId"
+        assert [each[of] for each in rest.get(path, suspended="true")[1]] == [id]
+        assert [each[of] for each in rest.get(path, active="true")[1]] == [other]
+    assert rest.get(f"/history/process-instance/{id}")[1]["state"] == "SUSPENDED"
+    (task,) = rest.get("/task", processInstanceId=id)[1]
+    assert task["suspended"] is True
+    assert rest.post(f"/task/{task['id']}/complete")[0] == 500
+    assert rest.put(f"/process-instance/{id}/suspended", suspended=False)[0] == 204
+    assert rest.get(f"/process-instance/{id}")[1]["suspended"] is False
+    assert rest.post(f"/task/{task['id']}/complete")[0] == 204
+    assert rest.put(f"/process-instance/{id}/suspended", suspended=True)[0] == 404
+    assert rest.put(f"/process-instance/{other}/suspended")[0] == 400
+
+
+def test_definitions_are_suspended(alias, rest):
+    deployed(APPROVE)
+    (second,) = deployed(APPROVE, PAY)["deployedProcessDefinitions"]
+    id = started(rest)["id"]
+    assert rest.put("/process-definition/key/order/suspended", suspended=True)[0] == 204, "the latest version"
+    assert {each["version"]: each["suspended"] for each in rest.get("/process-definition")[1]} == {1: False, 2: True}
+    assert [each["id"] for each in rest.get("/process-definition", suspended="true")[1]] == [second]
+    assert rest.get("/process-definition/count", active="true")[1] == {"count": 1}
+    assert rest.get(f"/process-instance/{id}")[1]["suspended"] is False
+    assert rest.post("/process-definition/key/order/start")[0] == 500
+    assert rest.put(f"/process-definition/{second}/suspended", suspended=True, includeProcessInstances=True)[0] == 204
+    assert rest.get(f"/process-instance/{id}")[1]["suspended"] is True
+    assert rest.put(f"/process-definition/{second}/suspended", suspended=False)[0] == 204
+    body = {"processDefinitionKey": "order", "suspended": True, "executionDate": "2099-01-01T00:00:00.000+0000"}
+    assert rest.put("/process-definition/suspended", **body)[0] == 204
+    assert rest.get("/process-definition/count", active="true")[1] == {"count": 2}
+    assert Suspension.objects.using(alias).get(live=True).suspend_time.year == 2099
+    for wrong in (body | {"executionDate": "soon"}, body | {"processDefinitionId": second}, {"suspended": True}):
+        assert rest.put("/process-definition/suspended", **wrong)[0] == 400
+    assert rest.put("/process-definition/suspended", processDefinitionKey="x", suspended=True)[0] == 404
+
+
+def test_a_modification(alias, rest):
+    deployed(APPROVE, AWAIT, before=MESSAGE)
+    id = started(rest)["id"]
+    path = f"/process-instance/{id}/modification"
+    activity = str(Execution.objects.using(alias).get().activity_id)
+    before = {"type": "startBeforeActivity", "activityId": "await", "variables": {"a": {"value": 5, "type": "Integer"}}}
+    for wrong, words in [
+        ({}, "instructions"),
+        ({"instructions": [{"type": "startTransition", "transitionId": "f1"}]}, "instructions[0].type"),
+        ({"instructions": [{"type": "cancel"}]}, "instructions[0].activityId"),
+        ({"instructions": [{"type": "cancel", "activityId": "approve", "transitionInstanceId": "1"}]}, "transition"),
+        ({"instructions": [before], "skipCustomListeners": True}, "skipCustomListeners"),
+        ({"instructions": [before | {"variables": {"a": {"value": 1, "local": True}}}]}, "variables.a.local"),
+        ({"instructions": "x"}, "instructions"),
+    ]:
+        status, answer = rest.post(path, **wrong)
+        assert (status, words in answer["message"]) == (400, True), answer
+    assert rest.post(path, instructions=[{"type": "cancel", "activityId": "e"}])[0] == 500
+    cancel = {"type": "cancel", "activityId": "approve", "activityInstanceId": f"approve:{activity}"}
+    assert rest.post(path, instructions=[cancel, before], annotation="by hand") == (204, None)
+    assert Execution.objects.using(alias).get().element_id == "await"
+    assert rest.get(f"/process-instance/{id}/variables")[1]["a"]["value"] == 5
+    after = {"type": "startAfterActivity", "activityId": "await"}
+    assert rest.post(path, instructions=[{"type": "cancel", "activityId": "await"}, after])[0] == 204
+    assert rest.get(f"/history/process-instance/{id}")[1]["state"] == "COMPLETED"
+    assert rest.post(path, instructions=[after])[0] == 404
+
+
+def test_a_start_in_the_middle(alias, rest):
+    deployed(APPROVE, AWAIT, before=MESSAGE)
+    after = {"type": "startAfterActivity", "activityId": "approve"}
+    before = {"type": "startBeforeActivity", "activityId": "approve"}
+    id = started(rest, startInstructions=[after, before], variables={"a": {"value": 5}})["id"]
+    rows = Execution.objects.using(alias).filter(instance_id=id)
+    assert sorted(rows.values_list("element_id", flat=True)) == ["approve", "await"]
+
+
 def test_a_signal(alias, rest):
     deployed(CATCH, before=SIGNAL)
     for _ in range(2):
@@ -281,6 +364,7 @@ class TestWho:
                     "/process-definition/key/order/start",
                     "/process-definition/1/start",
                     "/process-instance/1/variables",
+                    "/process-instance/1/modification",
                     "/message",
                     "/signal",
                     "/task/1/claim",
@@ -291,6 +375,10 @@ class TestWho:
                 )
             ),
             ("PUT", "/process-instance/1/variables/a"),
+            ("PUT", "/process-instance/1/suspended"),
+            ("PUT", "/process-definition/1/suspended"),
+            ("PUT", "/process-definition/key/order/suspended"),
+            ("PUT", "/process-definition/suspended"),
             ("DELETE", "/process-instance/1"),
         ],
     )
@@ -319,6 +407,11 @@ class TestWho:
         assert north.post(f"/task/{task['id']}/complete")[0] == 404
         assert north.send("DELETE", f"/process-instance/{theirs}")[0] == 404
         assert north.put(f"/process-instance/{theirs}/variables/a", value=1)[0] == 404
+        assert north.put(f"/process-instance/{theirs}/suspended", suspended=True)[0] == 404
+        assert north.post(f"/process-instance/{theirs}/modification", instructions=[{"type": "cancel"}])[0] == 404
+        assert north.put(f"/process-definition/{id}/suspended", suspended=True)[0] == 404
+        assert north.put("/process-definition/suspended", processDefinitionKey="order", suspended=True)[0] == 204
+        assert Suspension.objects.using(alias).get().shown_value == "order (north)"
         assert north.post("/message", messageName="paid")[0] == 403
         assert north.post("/signal", name="go")[0] == 403
 

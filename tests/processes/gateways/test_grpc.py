@@ -122,9 +122,9 @@ class TestStart:
                 "text: expected at most",
             ),
             (
-                {"bpmnProcessId": "order", "startInstructions": [{"elementId": "pay"}]},
-                Code.INVALID_ARGUMENT,
-                "startInstructions",
+                {"bpmnProcessId": "order", "startInstructions": [{"elementId": "x"}]},
+                Code.FAILED_PRECONDITION,
+                "x: There is no such element",
             ),
         ],
     )
@@ -132,6 +132,11 @@ class TestStart:
         failed(lambda: gateway.client.CreateProcessInstance(**given), code, words)
         assert not ProcessInstance.objects.using(gateway.alias).exists()
         assert not ExternalWorkerJob.objects.using(gateway.alias).exists()
+
+    def test_in_the_middle(self, gateway):
+        deployed(gateway, chain(APPROVE, PAY))
+        gateway.client.CreateProcessInstance(bpmnProcessId="order", startInstructions=[{"elementId": "pay"}])
+        assert ExternalWorkerJob.objects.using(gateway.alias).count() == 1
 
     def test_a_first_step_that_cannot_be_taken(self, gateway):
         deployed(gateway, chain(SCRIPT.replace("amount + 1", "1 / nothing.at.all")))

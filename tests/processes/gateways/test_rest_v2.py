@@ -9,7 +9,7 @@ from django.test import Client
 from jobexec.models import AuditLog, DeadLetterJob, Incident, TimerJob
 from jobexec.operations import retry_now
 from jobexec.processes.models import EventSubscription, ProcessDefinition, ProcessInstance, UserTask, Variable
-from jobexec.processes.operations.suspend import suspend
+from jobexec.processes.operations.suspend import activate, suspend
 from tests.gateways.v2 import V2
 
 from .models import APPROVE, AWAIT, BROKEN, CATCH, MESSAGE, PAY, SCRIPT, SIGNAL, chain, run, xml
@@ -112,7 +112,9 @@ class TestStart:
             ({"processDefinitionId": ""}, 400, "INVALID_ARGUMENT", "processDefinitionId"),
             ({"variables": [1]}, 400, "INVALID_ARGUMENT", "variables"),
             ({"variables": {"text": "x" * 70_000}}, 400, "INVALID_ARGUMENT", "text: expected at most"),
-            ({"startInstructions": [{"elementId": "pay"}]}, 400, "INVALID_ARGUMENT", "startInstructions"),
+            ({"startInstructions": [{"elementId": "x"}]}, 409, "INVALID_STATE", "x: There is no such element"),
+            ({"startInstructions": [{}]}, 400, "INVALID_ARGUMENT", "startInstructions[0].elementId"),
+            ({"runtimeInstructions": [{"type": "x"}]}, 400, "INVALID_ARGUMENT", "runtimeInstructions"),
             ({"businessId": "x" * 256}, 400, "INVALID_ARGUMENT", "businessKey"),
             ({"businessId": "\0"}, 400, "INVALID_ARGUMENT", "businessKey"),
             ({"tenantId": "north"}, 404, "NOT_FOUND", "order"),
@@ -213,6 +215,77 @@ def test_a_user_task(alias, v2):
     for method, rest in (("GET", ""), ("POST", "/completion"), ("DELETE", "/assignee")):
         v2.call(method, path + rest)
         v2.refused(404, "NOT_FOUND", "user task")
+
+
+def test_suspension_and_resumption(alias, v2):
+    deploy(chain(APPROVE))
+    key, other = (start(v2)["processInstanceKey"] for _ in range(2))
+
+    def found(state):
+        return [each["processInstanceKey"] for each in v2.post("/process-instances/search", filtered(state))["items"]]
+
+    def filtered(state):
+        return {"filter": {"state": state}}
+
+    v2.post(f"/process-instances/{key}/resumption")
+    v2.refused(409, "INVALID_STATE", "not SUSPENDED")
+    v2.post(f"/process-instances/{key}/suspension")
+    assert v2.status == 204
+    shown = v2.call("GET", f"/process-instances/{key}")
+    assert (shown["state"], shown["suspendedDate"] >= shown["startDate"]) == ("SUSPENDED", True)
+    assert (found("SUSPENDED"), found("ACTIVE")) == ([key], [other])
+    assert set(found({"$in": ["ACTIVE", "SUSPENDED"]})) == {key, other}
+    assert found({"$neq": "SUSPENDED"}) == [other]
+    v2.post(f"/process-instances/{key}/suspension")
+    v2.refused(409, "INVALID_STATE", "ACTIVE")
+    suspend("order", using=alias)
+    v2.post(f"/process-instances/{key}/resumption")
+    v2.refused(409, "INVALID_STATE", "its process is suspended")
+    activate("order", using=alias)
+    v2.post(f"/process-instances/{key}/resumption")
+    assert v2.status == 204
+    assert v2.call("GET", f"/process-instances/{key}")["suspendedDate"] is None
+    v2.post("/process-instances/77/suspension")
+    v2.refused(404, "NOT_FOUND")
+
+
+def test_a_modification(alias, v2):
+    deploy(chain(APPROVE, PAY))
+    key = start(v2)["processInstanceKey"]
+    (task,) = v2.post("/user-tasks/search")["items"]
+    path = f"/process-instances/{key}/modification"
+    for wrong, words in [
+        ({}, "expected at least one"),
+        ({"terminateInstructions": [{}]}, "either"),
+        ({"moveInstructions": [{}]}, "moveInstructions"),
+        ({"activateInstructions": [{"elementId": ""}]}, "activateInstructions[0].elementId"),
+        ({"activateInstructions": [{"elementId": "pay", "ancestorElementInstanceKey": "5"}]}, "ancestor"),
+        ({"activateInstructions": {"elementId": "pay"}}, "activateInstructions: expected a list"),
+    ]:
+        v2.post(path, wrong)
+        v2.refused(400, "INVALID_ARGUMENT", words)
+    v2.post(path, {"terminateInstructions": [{"elementInstanceKey": "77"}]})
+    v2.refused(404, "NOT_FOUND", "77")
+    v2.post(path, {"terminateInstructions": [{"elementId": "pay"}]})
+    v2.refused(409, "INVALID_STATE", "Nothing stands at this element")
+    activated = {"elementId": "pay", "variableInstructions": [{"variables": {"a": 5}}]}
+    terminated = {"elementInstanceKey": task["elementInstanceKey"]}
+    v2.post(path, {"activateInstructions": [activated], "terminateInstructions": [terminated]})
+    assert v2.status == 204
+    (job,) = v2.activate("payment")
+    assert job["variables"] == {"a": 5}
+    v2.post(path, {"terminateInstructions": [{"elementInstanceKey": job["elementInstanceKey"]}]})
+    assert v2.call("GET", f"/process-instances/{key}")["state"] == "TERMINATED"
+    v2.post(path, {"activateInstructions": [{"elementId": "pay"}]})
+    v2.refused(404, "NOT_FOUND")
+
+
+def test_a_start_in_the_middle(alias, v2):
+    deploy(chain(APPROVE, PAY))
+    start(v2, startInstructions=[{"elementId": "pay"}])
+    assert v2.status == 200
+    assert len(v2.activate("payment")) == 1
+    assert not UserTask.objects.using(alias).exists()
 
 
 def test_a_suspended_task(alias, v2):
@@ -328,6 +401,9 @@ class TestWho:
             ("POST", "/process-instances/search"),
             ("GET", "/process-instances/1"),
             ("POST", "/process-instances/1/cancellation"),
+            ("POST", "/process-instances/1/modification"),
+            ("POST", "/process-instances/1/suspension"),
+            ("POST", "/process-instances/1/resumption"),
             ("PUT", "/element-instances/1/variables"),
             ("POST", "/variables/search"),
             ("POST", "/messages/correlation"),

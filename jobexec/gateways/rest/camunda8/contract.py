@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 
 from .problems import INVALID_ARGUMENT, TOO_LARGE, Refused, invalid
-from .values import CURSOR, FLAG, NUMBER, OBJECT, TEXT, Kind, Schema, cursor, described, integer, nullable
+from .values import CURSOR, FLAG, NUMBER, OBJECT, TEXT, Kind, Schema, check_length, cursor, described, integer, nullable
 
 _P = ParamSpec("_P")
 _Q = ParamSpec("_Q")
@@ -78,6 +78,19 @@ class Request:
     def read(self, request: HttpRequest) -> dict[str, Any]:
         """The values in a request's body. An empty body counts as an empty object. Raises Refused."""
         return self.values(_json_of(request))
+
+
+def several(part: Request, most: int) -> Kind:
+    """The kind of a member that holds a list of at most so many such objects."""
+    one = part.part()
+
+    def read(field: str, value: Any) -> list[dict[str, Any]]:
+        if not isinstance(value, list):
+            raise invalid(field, "a list of JSON objects", value)
+        check_length(field, value, most)
+        return [one.read(f"{field}[{place}]", each) for place, each in enumerate(value)]
+
+    return Kind({"type": "array", "items": part.schema}, read)
 
 
 def _json_of(request: HttpRequest) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from jobexec.gateways.asks import MOST_VALUES
 
-from .contract import ANY_PAGE, Member, Property, Request, Response, optional, required
+from .contract import ANY_PAGE, Member, Property, Request, Response, optional, required, several
 from .problems import INVALID_ARGUMENT, Refused, invalid
 from .values import FLAG, OBJECT, TEXT, Kind, check_length, choice
 
@@ -158,15 +158,12 @@ def _order(members: Mapping[str, Property[...]]) -> Kind:
         order=optional(choice(("ASC", "DESC"), "ASC or DESC", str.upper), "ASC"),
     )
 
-    def read(field: str, value: Any) -> Order:
-        """With at most as many sort fields as there are members."""
-        if not isinstance(value, list):
-            raise invalid(field, "a list of JSON objects", value)
-        check_length(field, value, len(members))
-        parts = (part.part().read(f"{field}[{place}]", each) for place, each in enumerate(value))
-        return _order_of([(each["field"], each["order"] == "DESC") for each in parts], members)
+    parts = several(part, len(members))
 
-    return Kind({"type": "array", "items": part.schema}, read)
+    def read(field: str, value: Any) -> Order:
+        return _order_of([(each["field"], each["order"] == "DESC") for each in parts.read(field, value)], members)
+
+    return Kind(parts.schema, read)
 
 
 def _order_of(parts: Sequence[tuple[str, bool]], members: Mapping[str, Property[...]]) -> Order:

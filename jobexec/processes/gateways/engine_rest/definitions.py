@@ -15,9 +15,11 @@ from jobexec.gateways.rest.camunda7.variables import to_typed
 from jobexec.gateways.rest.common import caller_of, database, json_answer
 
 from ...models import ProcessDefinition, ProcessDeployment, Variable
+from ...store.suspensions import suspended_definition_rows
 from .. import found, verbs
 from . import shown
 from .access import definition_by_id, definition_by_key, variables_in
+from .changes import instructions
 from .queries import TENANTS, WITHOUT_TENANT, Query, equals
 
 _QUERY = Query(
@@ -35,7 +37,11 @@ _QUERY = Query(
         "processDefinitionIdIn": lambda values: Q(pk__in=values),
         "keysIn": lambda values: Q(key__in=values),
     },
-    flags=WITHOUT_TENANT | {"suspended": Q(pk__in=[])},
+    flags=WITHOUT_TENANT
+    | {
+        "suspended": lambda: suspended_definition_rows(database()),
+        "active": lambda: ~suspended_definition_rows(database()),
+    },
     sorts={
         "id": "pk",
         "key": "key",
@@ -134,17 +140,17 @@ def start_of_key(request: HttpRequest, key: str, tenant: str | None = None) -> H
 
 def _start(request: HttpRequest, definition: ProcessDefinition) -> HttpResponse:
     body = body_of(request)
-    for name in ("startInstructions", "caseInstanceId"):
-        if body.has(name):
-            raise invalid(f"{name}: expected none: a process begins at its start event, and belongs to no case.")
+    if body.has("caseInstanceId"):
+        raise invalid("caseInstanceId: expected none: a process belongs to no case.")
     row = verbs.start_process(
         database(),
         definition,
         variables_in(body),
         business_key=body.text("businessKey") or "",
         user=client_of(request).user_name,
+        commands=instructions(body, "startInstructions"),
     )
-    answer = shown.instance(row)
+    answer = shown.instances(database(), [row])[0]
     if body.flag("withVariablesInReturn"):
         values = Variable.objects.using(database()).filter(scope_id=row.pk).values_list("name", "value")
         answer["variables"] = to_typed(row.final_variables or dict(values))

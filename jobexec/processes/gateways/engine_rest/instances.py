@@ -22,6 +22,7 @@ from ...exceptions import MismatchingMessage
 from ...models import EventSubscription, InstanceState, ProcessInstance, Variable
 from ...models.instance import RUNNING
 from ...operations.query import value_is
+from ...store.suspensions import suspended_rows
 from .. import found, verbs
 from . import shown
 from .access import acting_of, instance_by_id, missing, tenant_of, variables_in
@@ -41,7 +42,8 @@ _LISTS = TENANTS | {
 _RUNNING = Query(
     texts=_TEXTS | {"businessKey": equals("business_key"), "businessKeyLike": _TEXTS["processInstanceBusinessKeyLike"]},
     lists=_LISTS,
-    flags=WITHOUT_TENANT | {"suspended": Q(pk__in=[])},
+    flags=WITHOUT_TENANT
+    | {"suspended": lambda: suspended_rows(database()), "active": lambda: ~suspended_rows(database())},
     sorts={
         "instanceId": "pk",
         "definitionId": "definition_id",
@@ -98,7 +100,7 @@ def _running(request: HttpRequest) -> QuerySet[ProcessInstance]:
 
 @endpoint("GET", "POST", permission="search")
 def instances(request: HttpRequest) -> HttpResponse:
-    return _RUNNING.page(request, _running(request), lambda rows: [shown.instance(row) for row in rows])
+    return _RUNNING.page(request, _running(request), lambda rows: shown.instances(database(), rows))
 
 
 @endpoint("GET", "POST", permission="search")
@@ -107,7 +109,7 @@ def count(request: HttpRequest) -> HttpResponse:
 
 
 def _show(request: HttpRequest, id: str) -> HttpResponse:
-    return json_answer(shown.instance(instance_by_id(request, id)))
+    return json_answer(shown.instances(database(), [instance_by_id(request, id)])[0])
 
 
 def _delete(request: HttpRequest, id: str) -> HttpResponse:
@@ -251,7 +253,7 @@ def _matching(name: str, tenant: str, keys: dict[str, Any], id: str | None) -> l
 def _result(row: ProcessInstance) -> dict[str, Any]:
     execution = {"id": str(row.pk), "processInstanceId": str(row.pk), "ended": row.state not in RUNNING}
     execution["tenantId"] = row.tenant_id or None
-    return {"resultType": "Execution", "execution": execution, "processInstance": shown.instance(row)}
+    return {"resultType": "Execution", "execution": execution, "processInstance": shown.instances(database(), [row])[0]}
 
 
 @endpoint("POST", permission="publish")

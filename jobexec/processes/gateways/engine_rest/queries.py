@@ -37,7 +37,7 @@ class Query:
 
     texts: Mapping[str, Callable[[str], Q]]
     lists: Mapping[str, Callable[[list[str]], Q]] = field(default_factory=dict)
-    flags: Mapping[str, Q] = field(default_factory=dict)
+    flags: Mapping[str, Q | Callable[[], Q]] = field(default_factory=dict)
     moments: Mapping[str, str] = field(default_factory=dict)
     sorts: Mapping[str, str] = field(default_factory=dict)
 
@@ -56,7 +56,8 @@ class Query:
         for name, lookup in self.moments.items():
             if (value := body.text(name)) is not None:
                 yield Q(**{lookup: moment(name, value)})
-        yield from (condition for name, condition in self.flags.items() if body.flag(name))
+        flags = (condition for name, condition in self.flags.items() if body.flag(name))
+        yield from (each if isinstance(each, Q) else each() for each in flags)
 
     def page(
         self, request: HttpRequest, rows: QuerySet[Any], show: Callable[[list[Any]], list[dict[str, Any]]]
@@ -89,4 +90,4 @@ class Query:
 
 
 TENANTS: dict[str, Callable[[list[str]], Q]] = {"tenantIdIn": lambda values: Q(tenant_id__in=values)}
-WITHOUT_TENANT = {"withoutTenantId": Q(tenant_id="")}
+WITHOUT_TENANT: dict[str, Q | Callable[[], Q]] = {"withoutTenantId": Q(tenant_id="")}

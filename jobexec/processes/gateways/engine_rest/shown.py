@@ -11,6 +11,7 @@ from jobexec.models import Incident
 from ...models import InstanceState, ProcessDefinition, ProcessDeployment, ProcessInstance, ProcessResource, UserTask
 from ...models.instance import RUNNING
 from ...operations.deploy import Deployed
+from ...store.suspensions import suspended, suspended_definitions
 
 #: Camunda's states of instances that have ended.
 _HISTORIC = {
@@ -41,10 +42,11 @@ def deployment(row: ProcessDeployment, made: Sequence[Deployed]) -> dict[str, An
 def definitions(using: str, rows: Sequence[ProcessDefinition]) -> list[dict[str, Any]]:
     files = ProcessResource.objects.using(using).filter(pk__in={row.resource_id for row in rows if row.resource_id})
     names = dict(files.values_list("pk", "name"))
-    return [definition(row, names.get(row.resource_id, "") if row.resource_id else "") for row in rows]
+    held = suspended_definitions(using, rows)
+    return [definition(row, names.get(row.resource_id, "") if row.resource_id else "", row.pk in held) for row in rows]
 
 
-def definition(row: ProcessDefinition, file: str) -> dict[str, Any]:
+def definition(row: ProcessDefinition, file: str, is_suspended: bool = False) -> dict[str, Any]:
     return {
         "id": row.pk,
         "key": row.key,
@@ -55,7 +57,7 @@ def definition(row: ProcessDefinition, file: str) -> dict[str, Any]:
         "resource": file,
         "deploymentId": str(row.deployment_id),
         "diagram": None,
-        "suspended": False,
+        "suspended": is_suspended,
         "tenantId": row.tenant_id or None,
         "versionTag": row.version_tag or None,
         "historyTimeToLive": None,
@@ -63,7 +65,12 @@ def definition(row: ProcessDefinition, file: str) -> dict[str, Any]:
     }
 
 
-def instance(row: ProcessInstance) -> dict[str, Any]:
+def instances(using: str, rows: Sequence[ProcessInstance]) -> list[dict[str, Any]]:
+    held = suspended(using, [row for row in rows if row.state in RUNNING])
+    return [_instance(row, row.pk in held) for row in rows]
+
+
+def _instance(row: ProcessInstance, is_suspended: bool) -> dict[str, Any]:
     return {
         "links": [],
         "id": str(row.pk),
@@ -72,17 +79,18 @@ def instance(row: ProcessInstance) -> dict[str, Any]:
         "businessKey": row.business_key or None,
         "caseInstanceId": None,
         "ended": row.state not in RUNNING,
-        "suspended": False,
+        "suspended": is_suspended,
         "tenantId": row.tenant_id or None,
     }
 
 
 def historic(using: str, rows: Sequence[ProcessInstance]) -> list[dict[str, Any]]:
     found = ProcessDefinition.objects.using(using).defer("model").in_bulk(list({row.definition_id for row in rows}))
-    return [_historic(row, found.get(row.definition_id)) for row in rows]
+    held = suspended(using, [row for row in rows if row.state in RUNNING])
+    return [_historic(row, found.get(row.definition_id), row.pk in held) for row in rows]
 
 
-def _historic(row: ProcessInstance, of: ProcessDefinition | None) -> dict[str, Any]:
+def _historic(row: ProcessInstance, of: ProcessDefinition | None, is_suspended: bool) -> dict[str, Any]:
     took = None if row.end_time is None else int((row.end_time - row.start_time).total_seconds() * 1000)
     return {
         "id": str(row.pk),
@@ -103,11 +111,16 @@ def _historic(row: ProcessInstance, of: ProcessDefinition | None) -> dict[str, A
         "superCaseInstanceId": None,
         "caseInstanceId": None,
         "tenantId": row.tenant_id or None,
-        "state": _HISTORIC[InstanceState(row.state)],
+        "state": "SUSPENDED" if is_suspended else _HISTORIC[InstanceState(row.state)],
     }
 
 
-def task(row: UserTask) -> dict[str, Any]:
+def tasks(using: str, rows: Sequence[UserTask]) -> list[dict[str, Any]]:
+    held = suspended(using, rows)
+    return [_task(row, row.instance_id in held) for row in rows]
+
+
+def _task(row: UserTask, is_suspended: bool) -> dict[str, Any]:
     return {
         "id": str(row.pk),
         "name": row.name or None,
@@ -128,7 +141,7 @@ def task(row: UserTask) -> dict[str, Any]:
         "caseDefinitionId": None,
         "caseInstanceId": None,
         "taskDefinitionKey": row.element_id,
-        "suspended": False,
+        "suspended": is_suspended,
         "formKey": row.form_key or None,
         "camundaFormRef": None,
         "tenantId": row.tenant_id or None,

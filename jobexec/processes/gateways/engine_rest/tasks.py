@@ -12,11 +12,18 @@ from jobexec.gateways.rest.common import caller_of, database, json_answer, nothi
 from jobexec.sensitive import hide
 
 from ...models import ProcessInstance, TaskCandidate, Variable
+from ...models.instance import RUNNING
 from ...operations import user_tasks
+from ...store.suspensions import suspended_rows
 from .. import found, verbs
 from . import shown
 from .access import task_by_id, variables_in
 from .queries import TENANTS, WITHOUT_TENANT, Query, equals, id_lists, ids
+
+
+def _of_suspended() -> Q:
+    rows = ProcessInstance.objects.using(database()).filter(suspended_rows(database()), state__in=RUNNING)
+    return Q(instance_id__in=rows.values("pk"))
 
 
 def _candidate(kind: str, *names: str) -> Q:
@@ -48,7 +55,13 @@ _QUERY = Query(
         "taskDefinitionKeyIn": lambda values: Q(element_id__in=values),
         "candidateGroups": lambda values: _candidate(TaskCandidate.GROUP, *values),
     },
-    flags=WITHOUT_TENANT | {"assigned": ~Q(assignee=""), "unassigned": Q(assignee=""), "suspended": Q(pk__in=[])},
+    flags=WITHOUT_TENANT
+    | {
+        "assigned": ~Q(assignee=""),
+        "unassigned": Q(assignee=""),
+        "suspended": _of_suspended,
+        "active": lambda: ~_of_suspended(),
+    },
     moments={
         "createdBefore": "create_time__lt",
         "createdAfter": "create_time__gt",
@@ -72,7 +85,7 @@ _QUERY = Query(
 @endpoint("GET", "POST", permission="search")
 def tasks(request: HttpRequest) -> HttpResponse:
     rows = found.tasks(database(), caller_of(request))
-    return _QUERY.page(request, rows, lambda page: [shown.task(row) for row in page])
+    return _QUERY.page(request, rows, lambda page: shown.tasks(database(), page))
 
 
 @endpoint("GET", "POST", permission="search")
@@ -82,7 +95,7 @@ def count(request: HttpRequest) -> HttpResponse:
 
 @endpoint("GET", permission="search")
 def show(request: HttpRequest, id: str) -> HttpResponse:
-    return json_answer(shown.task(task_by_id(request, id)))
+    return json_answer(shown.tasks(database(), [task_by_id(request, id)])[0])
 
 
 @endpoint("POST", permission="tasks")

@@ -10,7 +10,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from jobexec.gateways.rest.common import AsyncView, own_transactions
 
-from . import definitions, instances, tasks
+from . import changes, definitions, instances, tasks
 
 
 def _by_method(otherwise: AsyncView, **views: AsyncView) -> AsyncView:
@@ -32,7 +32,10 @@ CALLS: list[URLPattern] = [
     path("deployment/create", definitions.create_deployment),
     path(_DEFINITION, definitions.definitions),
     path(f"{_DEFINITION}/count", definitions.count),
+    path(f"{_DEFINITION}/suspended", changes.suspend_definitions),
     path(_KEY, definitions.definition_of_key),
+    path(f"{_KEY}/suspended", changes.suspend_definition_of_key),
+    path(f"{_OF_TENANT}/suspended", changes.suspend_definition_of_key),
     path(f"{_KEY}/xml", definitions.xml_of_key),
     path(f"{_KEY}/start", definitions.start_of_key),
     path(_OF_TENANT, definitions.definition_of_key),
@@ -41,11 +44,14 @@ CALLS: list[URLPattern] = [
     path(f"{_DEFINITION}/<str:id>", definitions.definition),
     path(f"{_DEFINITION}/<str:id>/xml", definitions.xml),
     path(f"{_DEFINITION}/<str:id>/start", definitions.start),
+    path(f"{_DEFINITION}/<str:id>/suspended", changes.suspend_definition),
     path("message", instances.message),
     path("signal", instances.signal),
     path(_INSTANCE, instances.instances),
     path(f"{_INSTANCE}/count", instances.count),
     path(f"{_INSTANCE}/<str:id>", _by_method(instances.show, DELETE=instances.delete)),
+    path(f"{_INSTANCE}/<str:id>/suspended", changes.suspend_instance),
+    path(f"{_INSTANCE}/<str:id>/modification", changes.modify),
     path(f"{_INSTANCE}/<str:id>/variables", _by_method(instances.variables, POST=instances.change_variables)),
     path(f"{_INSTANCE}/<str:id>/variables/<str:name>", _by_method(instances.variable, PUT=instances.set_variable)),
     path(_TASK, tasks.tasks),

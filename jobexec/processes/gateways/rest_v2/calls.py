@@ -39,6 +39,7 @@ from jobexec.operations.history.keys import next_keys
 from ...models import ProcessDefinition, ProcessInstance
 from ...operations import user_tasks
 from .. import awaiting, found, verbs
+from .changes import START_INSTRUCTIONS, start_commands
 from .shown import CREATED, DEPLOYMENT, PROCESS_DEFINITION, PROCESS_INSTANCE, USER_TASK
 from .views import definition_views, instance_views, task_views
 
@@ -100,7 +101,7 @@ _CREATION = Request(
     awaitCompletion=optional(FLAG, False, "Answer when the instance has ended, with its variables."),
     requestTimeout=optional(integer(), 0, "Milliseconds to wait for its end; 0 for the server's default."),
     fetchVariables=optional(TEXTS, (), "The names of the variables to return; an empty list for all."),
-    startInstructions=optional(ANYTHING, None, "Not supported: a process begins at its start event."),
+    startInstructions=optional(START_INSTRUCTIONS, (), "Elements before which it begins, not at its start event."),
     runtimeInstructions=optional(ANYTHING, None, "Not supported."),
     tags=optional(ignored(ANYTHING)),
     **_REFERENCE,
@@ -114,9 +115,8 @@ _Started = tuple[ProcessDefinition, ProcessInstance]
 )
 async def start(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponseBase:
     """POST /process-instances. The instance goes on when the client leaves, or its time is over."""
-    for name in ("startInstructions", "runtimeInstructions"):
-        if body[name]:
-            raise Refused(INVALID_ARGUMENT, f"{name}: expected none: a process begins at its start event.")
+    if body["runtimeInstructions"]:
+        raise Refused(INVALID_ARGUMENT, "runtimeInstructions: expected none: an instance goes on to its end.")
     if not body["processDefinitionKey"] and not body["processDefinitionId"].strip():
         raise Refused(INVALID_ARGUMENT, "processDefinitionId: expected a text, or a processDefinitionKey, got neither.")
     if not body["awaitCompletion"]:
@@ -149,6 +149,7 @@ def _start(request: HttpRequest, body: Mapping[str, Any], **more: Any) -> _Start
         body["variables"],
         business_key=body["businessId"],
         user=client_of(request).user_name,
+        commands=start_commands(body["startInstructions"]),
         **more,
     )
     return definition, row

@@ -17,9 +17,11 @@ from jobexec.gateways.rest.common import caller_of, database, json_answer
 from jobexec.operations.external.search import MOST
 
 from ...models import ProcessDefinition, ProcessInstance, Variable
+from ...models.instance import RUNNING
+from ...store.suspensions import suspended_rows
 from .. import found
 from . import views
-from .shown import PROCESS_DEFINITION, PROCESS_INSTANCE, STATES, USER_TASK, VARIABLE, truncated
+from .shown import PROCESS_DEFINITION, PROCESS_INSTANCE, STATES, SUSPENDED, USER_TASK, VARIABLE, truncated
 
 Row = dict[str, Any]
 
@@ -33,7 +35,11 @@ def _ids(column: str, model: type[Model], key: str) -> Callable[[str, Sequence[A
 
 
 def _states(using: str, wanted: Sequence[Any]) -> Q:
-    return Q(state__in=[ours for theirs in wanted for ours in STATES.get(theirs, ())])
+    found = Q(state__in=[ours for theirs in wanted for ours in STATES.get(theirs, ())])
+    held = Q(state__in=RUNNING) & suspended_rows(using)
+    if "ACTIVE" in wanted and SUSPENDED not in wanted:
+        return found & ~held
+    return found | held if SUSPENDED in wanted else found
 
 
 def _tenants(using: str, wanted: Sequence[Any]) -> Q:

@@ -32,6 +32,8 @@ STATES = {
     "COMPLETED": (InstanceState.COMPLETED, InstanceState.TERMINATED),
     "TERMINATED": (InstanceState.CANCELLED,),
 }
+#: The state of an instance that runs and is suspended.
+SUSPENDED = "SUSPENDED"
 _STATE_OF = {ours: theirs for theirs, several in STATES.items() for ours in several}
 _VALUE_LENGTH = 8191
 
@@ -65,8 +67,12 @@ PROCESS_INSTANCE = Response[[InstanceView]](
     processDefinitionVersionTag=Property(nullable(TEXT), lambda view: view.definition.version_tag or None),
     startDate=Property(TIME, lambda view: zeebe_format.iso(view.row.start_time), "start_time"),
     endDate=Property(nullable(TIME), lambda view: zeebe_format.iso(view.row.end_time), "end_time"),
-    state=Property(enumerated(TEXT, *STATES), lambda view: _STATE_OF[InstanceState(view.row.state)], "shown_state"),
-    suspendedDate=constant(nullable(TIME), None),
+    state=Property(
+        enumerated(TEXT, *STATES, SUSPENDED),
+        lambda view: _STATE_OF[InstanceState(view.row.state)] if view.suspended_at is None else SUSPENDED,
+        "shown_state",
+    ),
+    suspendedDate=Property(nullable(TIME), lambda view: zeebe_format.iso(view.suspended_at)),
     hasIncident=Property(FLAG, lambda view: view.has_incident),
     tenantId=Property(TEXT, lambda view: zeebe_format.tenant(view.row.tenant_id), "shown_tenant"),
     processInstanceKey=Property(KEY, lambda view: key_text(view.row.key), "key"),

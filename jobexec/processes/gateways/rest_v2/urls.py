@@ -6,7 +6,7 @@ from django.urls import URLPattern, path
 
 from jobexec.gateways.rest.camunda8.endpoint import by_method
 
-from . import calls, searches
+from . import calls, changes, searches
 
 CALLS: list[URLPattern] = [
     path("deployments", by_method(POST=calls.deployment)),
@@ -17,6 +17,9 @@ CALLS: list[URLPattern] = [
     path("process-instances/search", by_method(POST=searches.instances)),
     path("process-instances/<str:process_instance_key>", by_method(GET=calls.instance)),
     path("process-instances/<str:process_instance_key>/cancellation", by_method(POST=calls.cancellation)),
+    path("process-instances/<str:process_instance_key>/modification", by_method(POST=changes.modification)),
+    path("process-instances/<str:process_instance_key>/suspension", by_method(POST=changes.suspension)),
+    path("process-instances/<str:process_instance_key>/resumption", by_method(POST=changes.resumption)),
     path("element-instances/<str:element_instance_key>/variables", by_method(PUT=calls.variables)),
     path("variables/search", by_method(POST=searches.variables)),
     path("messages/correlation", by_method(POST=calls.correlation)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,8 @@ from ...models import (
     UserTask,
     Variable,
 )
+from ...models.instance import RUNNING
+from ...store.suspensions import suspended
 
 _PAGE = 500
 
@@ -38,6 +41,7 @@ class InstanceView:
     root: int | None
     parent: int | None
     has_incident: bool
+    suspended_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -84,10 +88,13 @@ def instance_views(using: str, rows: Sequence[ProcessInstance]) -> list[Instance
                 "process_instance_id", flat=True
             )
         )
+        held = suspended(using, [row for row in page if row.state in RUNNING])
         for row in page:
             parent = keys.get(around[row.parent_execution_id]) if row.parent_execution_id in around else None
             definition = definitions.get(row.definition_id) or ProcessDefinition(key=row.definition_key)
-            found.append(InstanceView(row, definition, keys.get(row.root_id), parent, str(row.pk) in failed))
+            found.append(
+                InstanceView(row, definition, keys.get(row.root_id), parent, str(row.pk) in failed, held.get(row.pk))
+            )
     return found
 
 
