@@ -1,10 +1,13 @@
 """BPMN files from their deployment to the end of their instances."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connections
 
-from jobexec.exceptions import DuplicateHandler
-from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, TimerJob
+from jobexec.exceptions import DuplicateHandler, InvalidJob
+from jobexec.handlers.context import current_job
+from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, JobDefinition, TimerJob
 from jobexec.operations import requeue
 from jobexec.operations.external.settle import complete_external_job
 from jobexec.operations.external.throw_error import throw_external_error
@@ -227,6 +230,39 @@ def test_a_service_task_outside_runs_in_a_job_without_a_transaction(alias, run_j
 def test_a_service_task_outside_may_be_a_coroutine_and_have_a_result_variable(alias, run_jobs):
     row = run_outside(alias, run_jobs, "far_async", 'camunda:resultVariable="answer" camunda:asyncBefore="true"')
     assert row.final_variables == {"answer": {"receipt": "4711"}}
+
+
+@service_task("tests.bpmn.apart", aliases=["org.acme.Apart"], transaction=False, timeout="PT30S")
+def apart(context):
+    DONE.append((context.element_id, current_job().work.timeout, connections[context.job.using].in_atomic_block))
+    return {"receipt": "r2"}
+
+
+@pytest.mark.transactional
+@pytest.mark.parametrize("name", ["${tests.bpmn.apart}", "org.acme.Apart"])
+def test_a_service_task_may_say_itself_that_it_runs_without_a_transaction(alias, run_jobs, name):
+    task = f'<serviceTask id="pay" camunda:{"class" if "org" in name else "delegateExpression"}="{name}"/>'
+    deployed(alias, f'<startEvent id="s"/>{task}<endEvent id="e"/>' + flows(("s", "pay"), ("pay", "e")))
+    row = start("order", using=alias)
+    assert DONE == []
+    assert JobDefinition.objects.using(alias).filter(pk="order#pay#run").exists()
+    run_jobs()
+    assert [("pay", timedelta(seconds=30), False)] == DONE
+    assert final(alias, row) == {"receipt": "r2"}
+    assert_nothing_is_left(alias)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"transaction": "outside"}, ValueError, "transaction: expected True or False, got 'outside'"),
+        ({"timeout": 5}, ValueError, "timeout: expected transaction=False"),
+        ({"transaction": False, "timeout": "soon"}, InvalidJob, "timeout"),
+    ],
+)
+def test_wrong_options_of_a_service_task(options, error, words):
+    with pytest.raises(error, match=words):
+        service_task("tests.bpmn.wrong", **options)
 
 
 def test_an_error_of_a_service_task_outside_is_caught(alias, run_jobs):

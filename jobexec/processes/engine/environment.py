@@ -84,10 +84,21 @@ class Called:
     caller_definition: str
 
 
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a handler says of itself: whether it always runs outside of steps, and the options of its jobs then."""
+
+    outside: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+
 class Environment(Protocol):
     """Evaluates, calls and knows; the engine itself does nothing but move tokens."""
 
     def evaluate(self, expression: Expression, variables: Scope) -> Any: ...
+
+    def declared(self, handler: str) -> Declared:
+        """What a handler says of itself."""
 
     def call(self, call: HandlerCall) -> Any:
         """Run a handler, and return its result."""

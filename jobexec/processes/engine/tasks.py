@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..definition import Form, Mode, Node, When, Work
-from .environment import HandlerCall
+from .environment import Declared, HandlerCall
 from .events import arm
 from .moves import Do, Moves
 from .rows import JobKind, State, Token, UserTask
@@ -21,14 +21,17 @@ def nothing(moves: Moves, token: Token, node: Node) -> None:
 def work(moves: Moves, token: Token, node: Node) -> None:
     """A service, send, script or business rule task, or a message that is thrown."""
     assert node.work is not None, f"{node.id} has no work"
-    if node.work.mode is Mode.STEP:
-        take_result(moves, token, node, _run(moves, token, node, node.work))
-        moves.push(Do.COMPLETE, token)
-    elif node.work.mode is Mode.OUTSIDE:
+    if node.work.mode is Mode.EXTERNAL:
+        moves.wait_for_job(token, JobKind.EXTERNAL, State.OUTSIDE, payload=_for_worker(moves, token, node, node.work))
+        return
+    declared = moves.environment.declared(node.work.handler) if node.work.handler is not None else Declared()
+    if node.work.mode is Mode.OUTSIDE or declared.outside:
         payload = {"handler": node.work.handler, "arguments": moves.value(token, node.work.arguments)}
+        payload["options"] = declared.options
         moves.wait_for_job(token, JobKind.RUN, State.OUTSIDE, payload=payload)
     else:
-        moves.wait_for_job(token, JobKind.EXTERNAL, State.OUTSIDE, payload=_for_worker(moves, token, node, node.work))
+        take_result(moves, token, node, _run(moves, token, node, node.work))
+        moves.push(Do.COMPLETE, token)
 
 
 def _run(moves: Moves, token: Token, node: Node, work: Work) -> Any:

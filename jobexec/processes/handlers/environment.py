@@ -16,13 +16,13 @@ from jobexec.handlers.function import JobFunction
 from jobexec.identifiers import uuid7
 
 from ..definition import Expression, Process
-from ..engine.environment import Called, HandlerCall, Notice, Scope
+from ..engine.environment import Called, Declared, HandlerCall, Notice, Scope
 from ..engine.rows import Instance
 from ..expressions import EvaluationContext, parse
 from ..store import definitions
 from ..store.suspensions import refuse_start, suspension_of
 from .context import ListenerContext, TaskContext
-from .registry import find_listener, find_service, functions
+from .registry import declared, find_listener, find_service, functions
 
 
 class StepEnvironment:
@@ -45,6 +45,9 @@ class StepEnvironment:
             "currentActivityId": scope.element_id,
         }
         return EvaluationContext(functions=functions(), objects={"execution": execution}, now=self.now)
+
+    def declared(self, handler: str) -> Declared:
+        return declared(handler)
 
     def call(self, call: HandlerCall) -> Any:
         """Run a handler within the step. What it returns is set after the variables that it has changed."""

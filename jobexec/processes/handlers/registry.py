@@ -4,28 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound
 from jobexec.handlers.function import JobFunction
+from jobexec.handlers.options import check_options
 from jobexec.handlers.registry import registered
+
+from ..engine.environment import Declared
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _services: dict[str, Callable[..., Any]] = {}
+_declared: dict[str, Declared] = {}
+_PLAIN = Declared()
 _functions: dict[str, Callable[..., Any]] = {}
 _listeners: dict[str, Callable[..., Any]] = {}
 
 
-def service_task(name: str, *, aliases: Sequence[str] = ()) -> Callable[[F], F]:
+def service_task(
+    name: str,
+    *,
+    aliases: Sequence[str] = (),
+    transaction: bool = True,
+    timeout: float | timedelta | str | None = None,
+) -> Callable[[F], F]:
     """Register what a service, send, script or business rule task does, under the names that models use.
 
     ``camunda:delegateExpression="${ship}"``, ``camunda:class="org.acme.Ship"`` (an alias), and the type of a
     ``zeebe:taskDefinition`` name it. The function takes a :class:`~jobexec.processes.handlers.context.TaskContext`. It
     runs in the transaction of its step, or in autocommit if the task has ``jobexec:transaction="outside"``. What it
     returns, if it is a mapping, becomes variables.
+
+    ``transaction=False``: whatever a file says, it never runs in a step, but in a job without a transaction and without
+    a lock; then ``timeout`` may say how long, as for ``@job``. Raises ValueError and InvalidJob for wrong options.
     """
-    return _registering(_services, "service task", (name, *aliases))
+    if not isinstance(transaction, bool):
+        raise ValueError(f"transaction: expected True or False, got {transaction!r}.")
+    if timeout is not None and transaction:
+        raise ValueError("timeout: expected transaction=False; what runs in a step ends with its step.")
+    options = {} if timeout is None else {"timeout": timeout}
+    check_options(options)
+    names = (name, *aliases)
+    register = _registering(_services, "service task", names)
+
+    def registering(function: F) -> F:
+        found = register(function)
+        if not transaction:
+            _declared.update(dict.fromkeys(names, Declared(True, options)))
+        return found
+
+    return registering
+
+
+def declared(name: str) -> Declared:
+    """What a service task says of itself."""
+    return _declared.get(name, _PLAIN)
 
 
 def function(name: str) -> Callable[[F], F]:

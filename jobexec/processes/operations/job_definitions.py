@@ -11,8 +11,9 @@ from typing import Any
 from jobexec.operations.nodes.deployments import write_job_definitions
 from jobexec.retry import RetryPlan
 
-from ..definition import JobOptions, Kind, Mode, Node, Process, Trigger, Value
+from ..definition import JobOptions, Kind, Mode, Node, Process, Trigger, Value, Work
 from ..engine.rows import JobKind
+from ..handlers.registry import declared
 from ..store.columns import INNER, MESSAGE, job_definition_id
 from ..store.jobs import CONTINUE, RECEIVE, STEP, TIMER
 from ..store.starts import START
@@ -39,13 +40,20 @@ def _of_node(process: Process, node: Node) -> Iterator[dict[str, Any]]:
         yield _row(process, node, JobKind.TIMER, START if starts else TIMER, node.jobs)
     if node.trigger is Trigger.MESSAGE and node.event is not None and node.event.key is not None:
         yield _row(process, node, MESSAGE, RECEIVE, node.jobs)
-    if node.work is not None and node.work.mode is Mode.OUTSIDE:
+    if node.work is not None and _is_outside(node.work):
         batch = node.loop is not None and node.loop.batch
         kind = JobKind.BATCH if batch else JobKind.RUN
         yield _row(process, node, kind, f"{STEP}{node.work.handler}", inner, atomic=False)
     if node.work is not None and node.work.mode is Mode.EXTERNAL:
         topic = node.work.topic if isinstance(node.work.topic, str) else ""
         yield _row(process, node, JobKind.EXTERNAL, topic, inner, atomic=False)
+
+
+def _is_outside(work: Work) -> bool:
+    """By the file, or by the function, as it is registered in the process that deploys."""
+    return work.mode is Mode.OUTSIDE or (
+        work.mode is Mode.STEP and work.handler is not None and declared(work.handler).outside
+    )
 
 
 def _row(

@@ -186,7 +186,7 @@ class JobWriter:
         if job.kind in _HANDLERS:
             columns: dict[str, Any] = {"handler_type": _HANDLERS[job.kind], "atomic": True}
         else:
-            columns = step_columns(job.payload["handler"])
+            columns = step_columns(job.payload["handler"]) | to_columns(job.payload.get("options") or {})
         columns |= self._common(job) | {"id": job.id}
         due = ""
         if job.timer is not None:

@@ -86,6 +86,15 @@ a handler outside gets a job, and its result is taken once
     var amount => 7
     jobs =>
 
+a handler that says itself that it runs outside
+    start -> a -> b -> end
+    a = service apart:charge -> amount loop=2
+    ---
+    start => a(a#0* a#1*)
+    done a@0 7 => a(a#1*)
+    done a 8 => b
+    calls =>
+
 an external worker
     start -> a -> b -> end
     a = external charge

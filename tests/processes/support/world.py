@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from jobexec.processes.definition import Process
-from jobexec.processes.engine.environment import Called, HandlerCall, Notice
+from jobexec.processes.engine.environment import Called, Declared, HandlerCall, Notice
 from jobexec.processes.engine.events import AWAITED, starts_by_event
 from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.engine.inputs import Command, Input, Start
@@ -67,6 +67,10 @@ class World:
                 raise BpmnError(text.split()[1])
             return True
         return evaluate(text, variables)
+
+    def declared(self, handler: str) -> Declared:
+        """``apart:…`` says that it runs outside."""
+        return Declared(handler.startswith("apart:"))
 
     def call(self, call: HandlerCall) -> Any:
         """The name of a handler says what it does: ``error:CODE``, ``set:name=json``, ``give:json``, ``crash``."""
