@@ -68,6 +68,12 @@ def lock_rows(queryset: QuerySet[M, Row], *, skip_locked: bool = False, no_key: 
     return queryset.select_for_update(skip_locked=skip, no_key=no_key and features.has_select_for_no_key_update)
 
 
+def reads_snapshots(using: str) -> bool:
+    """Whether a transaction that gets a lock may still read what there was before (REPEATABLE READ)."""
+    connection = connections[using]
+    return dialect_of(connection).reads_snapshots(connection)
+
+
 @contextmanager
 def waiting_at_most(using: str, seconds: int) -> Iterator[None]:
     """In a transaction, make statements that wait longer for a foreign lock raise a conflict.

@@ -49,6 +49,9 @@ class MySQL(Dialect):
         # mysqlclient cannot tell.
         return bool(getattr(connection.connection, "server_status", 0) & _IN_TRANSACTION)
 
+    def reads_snapshots(self, connection: Any) -> bool:
+        return connection.isolation_level not in ("read committed", "read uncommitted")  # None: the server's default
+
     def is_closed(self, connection: Any) -> bool:
         return not getattr(connection.connection, "open", True)
 

@@ -88,6 +88,10 @@ class Dialect:
         """Whether a transaction is open, also one that a statement of SQL has begun; if it cannot be known, False."""
         return False
 
+    def reads_snapshots(self, connection: Any) -> bool:
+        """Whether a transaction goes on reading what there was at its beginning, as far as Django's settings say."""
+        return False
+
     def is_closed(self, connection: Any) -> bool:
         """Whether the driver's connection was closed behind Django's back."""
         return False

@@ -62,6 +62,11 @@ class PostgreSQL(Dialect):
     def in_transaction(self, connection: Any) -> bool:
         return connection.connection.pgconn.transaction_status in _OPEN
 
+    def reads_snapshots(self, connection: Any) -> bool:
+        from django.db.backends.postgresql.psycopg_any import IsolationLevel  # other databases have no psycopg
+
+        return bool(connection.isolation_level > IsolationLevel.READ_COMMITTED)
+
     def is_closed(self, connection: Any) -> bool:
         return bool(connection.connection.closed)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import ceil
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,7 @@ from jobexec.conf import get_settings
 from jobexec.handlers.context import current_job
 from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.errors import is_conflict
-from jobexec.operations.sql.locks import has_skip_locked, lock_rows, waiting_at_most
+from jobexec.operations.sql.locks import has_skip_locked, lock_rows, reads_snapshots, waiting_at_most
 
 from ..definition import Trigger
 from ..engine import rows
@@ -43,6 +43,10 @@ def locked(using: str, root: UUID) -> ProcessInstance | None:
     """
     rows = ProcessInstance.objects.using(using).filter(pk=root)
     found = _locked_in_time(using, root, rows) if current_job() is None else lock_rows(rows).first()
+    if reads_snapshots(using):
+        # What has begun earlier, and waits for this lock, has not seen what is done now. The change makes PostgreSQL
+        # end it; MariaDB lets it read by locks what there is (_now).
+        rows.update(root_id=root)
     return found if found is not None and found.state in RUNNING else None
 
 
@@ -74,27 +78,41 @@ def root_of(using: str, instance: UUID) -> UUID | None:
 def load(using: str, root: UUID, origin: ProcessInstance | None = None) -> Tokens:
     """All rows of a call hierarchy. What has ended is not among them.
 
-    ``origin`` is the row of its topmost instance, if that is known. What its definitions say cannot be there is not
+    ``origin`` is the row of its topmost instance, if that is locked. What its definitions say cannot be there is not
     asked for.
     """
     spelled = dialect(using)
-    at_once = spelled.native_types and spelled.writes_in_with
-    tokens, variables = (_in_one_statement if at_once else _in_two_statements)(using, root)
+    now = _now if origin is not None and reads_snapshots(using) else _as_seen
+    if spelled.native_types and spelled.writes_in_with:
+        tokens, variables = _in_one_statement(using, root)
+    else:
+        tokens, variables = _in_two_statements(using, root, now)
     if origin is not None and all(token.called is None for token in tokens):
         instances = [origin]
     else:
         running = ProcessInstance.objects.using(using).filter(root_id=root, state__in=RUNNING)
-        instances = list(running.order_by("pk"))
-    return Tokens([_instance(row) for row in instances], tokens, variables, _subscriptions(using, root, instances))
+        instances = list(now(running.order_by("pk")))
+    subscriptions = _subscriptions(using, root, instances, now)
+    return Tokens([_instance(row) for row in instances], tokens, variables, subscriptions)
 
 
 Variables = dict[UUID, dict[str, Any]]
+Seen = Callable[[QuerySet[Any]], QuerySet[Any]]
 
 
-def _in_two_statements(using: str, root: UUID) -> tuple[list[rows.Token], Variables]:
-    executions = Execution.objects.using(using).filter(root_id=root).order_by("pk")
+def _as_seen(queryset: QuerySet[Any]) -> QuerySet[Any]:
+    return queryset
+
+
+def _now(queryset: QuerySet[Any]) -> QuerySet[Any]:
+    """What there is, for a transaction that reads what there was: InnoDB tells it to those who lock."""
+    return lock_rows(queryset)
+
+
+def _in_two_statements(using: str, root: UUID, now: Seen) -> tuple[list[rows.Token], Variables]:
+    executions = now(Execution.objects.using(using).filter(root_id=root).order_by("pk"))
     variables: Variables = {}
-    found = Variable.objects.using(using).filter(root_id=root)
+    found = now(Variable.objects.using(using).filter(root_id=root))
     for scope, name, value in found.values_list("scope_id", "name", "value"):
         variables.setdefault(scope, {})[name] = value
     return [_token(row) for row in executions.values_list(*_TOKEN)], variables
@@ -141,11 +159,12 @@ def _token(row: tuple[Any, ...]) -> rows.Token:
     return rows.Token(id, instance, parent, element, flow, rows.State(state), *rest)
 
 
-def _subscriptions(using: str, root: UUID, instances: Iterable[ProcessInstance]) -> list[rows.Subscription]:
+def _subscriptions(using: str, root: UUID, instances: Iterable[ProcessInstance], now: Seen) -> list[rows.Subscription]:
     processes = [definitions.process(using, row.definition_id) for row in instances]
     if all(process.awaits.isdisjoint(_SUBSCRIBED) for process in processes):
         return []
-    return [_subscription(row) for row in EventSubscription.objects.using(using).filter(root_id=root).order_by("pk")]
+    found = EventSubscription.objects.using(using).filter(root_id=root).order_by("pk")
+    return [_subscription(row) for row in now(found)]
 
 
 _SUBSCRIBED = frozenset({Trigger.MESSAGE, Trigger.SIGNAL})
