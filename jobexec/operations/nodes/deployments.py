@@ -284,18 +284,23 @@ def retiring(using: str) -> Iterator[int]:
             yield len(retired)
 
 
-def write_job_definitions(definitions: Iterable[Mapping[str, Any]], *, using: str = "default") -> None:
+def write_job_definitions(
+    definitions: Iterable[Mapping[str, Any]], *, using: str = "default", update: bool = True
+) -> None:
     """Insert or update one row per handler; each mapping holds the columns of a JobDefinition.
 
-    Values that an operator has set on a definition are kept.
+    Values that an operator has set on a definition are kept. Without ``update``, only new rows are inserted.
     """
     # Always in the same order, so that nodes that start together wait for each other without a deadlock.
     ordered = sorted(definitions, key=lambda columns: str(columns["id"]))
     rows = [JobDefinition(last_registered=clock.now(using), **columns) for columns in ordered]
     if not rows:
         return
+    table = JobDefinition.objects.using(using)
+    if not update:
+        table.bulk_create(rows, ignore_conflicts=True)
+        return
     columns = [field.name for field in JobDefinition._meta.fields if field.name not in _KEPT]
     # MySQL and MariaDB name no conflict target; the primary key is the only one that exists.
     target = ["id"] if names_conflict_target(using) else None
-    table = JobDefinition.objects.using(using)
     table.bulk_create(rows, update_conflicts=True, update_fields=columns, unique_fields=target)

@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -14,6 +15,7 @@ from jobexec.admin.common import display
 from jobexec.admin.common.actions import Outcome
 from jobexec.admin.common.forms import LiftForm, SuspendForm
 from jobexec.admin.common.paging import CappedCount
+from jobexec.admin.common.tenancy import is_restricted
 from jobexec.exceptions import InvalidJob
 from jobexec.models import Suspension
 from jobexec.operations.manage.verbs import period
@@ -94,7 +96,10 @@ class WhichForm(forms.Form):
     which = forms.ChoiceField(
         label=gettext_lazy("What"),
         choices=[(VERSION, gettext_lazy("This version")), (PROCESS, gettext_lazy("All versions of the process"))],
-        help_text=gettext_lazy("All versions, those that are deployed later, too. Flows have no versions."),
+        help_text=gettext_lazy(
+            "All versions, those that are deployed later, too; of a process without a tenant, for all tenants. Flows "
+            "have no versions."
+        ),
     )
     field_order = ("which",)
 
@@ -114,18 +119,24 @@ class ActivateDefinitionForm(WhichForm, LiftForm):
 
 
 def scope_of(row: ProcessDefinition, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What is meant by a definition: its version, or its key in its tenant; of a flow, its key."""
-    if row.version is None:
-        return {}
-    if data["which"] == WhichForm.VERSION:
+    """What is meant by a definition: its version, or its key, which has no versions if it is that of a flow.
+
+    What belongs to no tenant may run for all of them; who is limited to some tenants reaches no further.
+    """
+    if row.version is not None and data["which"] == WhichForm.VERSION:
         return {"version": row.version, "tenant_id": row.tenant_id}
-    return {"tenant_id": row.tenant_id}
+    return {"tenant_id": row.tenant_id} if row.tenant_id or data["restricted"] else {}
 
 
 class OfDefinitions(RowAction):
     """What is done to definitions, with what that concerns."""
 
     name_column = "key"
+
+    def perform_for(
+        self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
+    ) -> Outcome:
+        return self.perform(queryset, using, {**data, "restricted": is_restricted(request)})
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         """Each process once: of several versions of it, the whole process is meant once."""
@@ -144,7 +155,7 @@ class OfDefinitions(RowAction):
         told = []
         for row in queryset.only("pk", "key", "version", "tenant_id")[:_COUNTED]:
             running = ProcessInstance.objects.using(queryset.db).filter(state__in=RUNNING, definition_key=row.key)
-            if row.version is not None:
+            if row.tenant_id:
                 running = running.filter(tenant_id=row.tenant_id)
             values = {
                 "definition": row,

@@ -11,6 +11,7 @@ from jobexec.operations.sql.server_time import keep_time
 from ..definition import Process, shape, to_json
 from ..handlers.starting import start_instance
 from ..models import ProcessDefinition, ProcessInstance
+from .job_definitions import record
 
 
 def start_flow(
@@ -43,4 +44,5 @@ def define(using: str, process: Process) -> str:
         deploy_time=clock.now(using),
     )
     ProcessDefinition.objects.using(using).bulk_create([row], ignore_conflicts=True)
+    record(using, process, update=False)
     return id

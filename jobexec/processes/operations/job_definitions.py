@@ -1,6 +1,7 @@
-"""The job definitions of a deployed process: one for each kind of job that one of its elements has (ACT_RU_JOBDEF).
+"""The job definitions of a process: one for each kind of job that one of its elements has (ACT_RU_JOBDEF).
 
-Their ids are ``key#element#kind``, the same in all versions; the latest that is deployed decides what they say.
+Their ids are ``key#element#kind``, the same in all versions of a deployed process, and in all shapes of a flow. The
+latest version that is deployed decides what they say, of a flow the first shape that has the step.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from ..definition import JobOptions, Kind, Mode, Node, Process, Trigger, Value, 
 from ..engine.rows import JobKind
 from ..handlers.registry import declared
 from ..store.columns import INNER, MESSAGE, job_definition_id
-from ..store.jobs import CONTINUE, RECEIVE, STEP, TIMER
+from ..store.jobs import CONTINUE, RECEIVE, STEP, TIMER, step_columns
 from ..store.starts import START
 
 
-def record(using: str, process: Process) -> None:
-    """Write the rows of a process that is being deployed, in its transaction; what operators have set stays."""
-    write_job_definitions(job_definitions(process), using=using)
+def record(using: str, process: Process, *, update: bool = True) -> None:
+    """Write the rows of a process that is being deployed, in its transaction; what operators have set stays.
+
+    Without ``update``, rows that are there stay as they are: flows that start at the same time do not wait for them.
+    """
+    write_job_definitions(job_definitions(process), using=using, update=update)
 
 
 def job_definitions(process: Process) -> list[dict[str, Any]]:
@@ -43,7 +47,8 @@ def _of_node(process: Process, node: Node) -> Iterator[dict[str, Any]]:
     if node.work is not None and _is_outside(node.work):
         batch = node.loop is not None and node.loop.batch
         kind = JobKind.BATCH if batch else JobKind.RUN
-        yield _row(process, node, kind, f"{STEP}{node.work.handler}", inner, atomic=False)
+        row = _row(process, node, kind, f"{STEP}{node.work.handler}", inner, atomic=False)
+        yield row | _of_function(node.work.handler or "", inner)
     if node.work is not None and node.work.mode is Mode.EXTERNAL:
         topic = node.work.topic if isinstance(node.work.topic, str) else ""
         yield _row(process, node, JobKind.EXTERNAL, topic, inner, atomic=False)
@@ -54,6 +59,13 @@ def _is_outside(work: Work) -> bool:
     return work.mode is Mode.OUTSIDE or (
         work.mode is Mode.STEP and work.handler is not None and declared(work.handler).outside
     )
+
+
+def _of_function(name: str, options: JobOptions) -> dict[str, Any]:
+    """What a ``@job`` function says of its jobs, where the step does not."""
+    columns = step_columns(name)
+    given = {"priority": options.priority, "category": options.category, "retry_plan": options.retry_plan}
+    return {column: columns[column] for column, value in given.items() if value is None and column in columns}
 
 
 def _row(

@@ -2,11 +2,13 @@
 
 import pytest
 
-from jobexec import operations
+from jobexec import job, operations
 from jobexec.models import JOB_TABLES, ExternalWorkerJob, Job, JobDefinition
+from jobexec.operations.batches.definitions import override_priority
 from jobexec.operations.external.settle import complete_external_job
 from jobexec.operations.manage.priority_overrides import apply_overrides
 from jobexec.processes.definition import InvalidProcess
+from jobexec.processes.flows.builder import Flow
 from jobexec.processes.handlers.registry import service_task
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.start import start
@@ -162,3 +164,35 @@ def test_a_priority_that_is_too_high_is_refused(alias, before, element):
     wrong = file().replace(before.encode(), b'camunda:jobPriority="9999999999"')
     with pytest.raises(InvalidProcess, match=rf"{element}: The priority of its jobs is 9999999999; expected a whole"):
         deploy(("p.bpmn", wrong), using=alias)
+
+
+@job(name="tests.definitions.charge", priority=3, retries="R7/PT1M")
+def charge(number):
+    return number
+
+
+def started(alias, *steps):
+    flow = Flow("shop")
+    for name in steps:
+        flow.step(charge.using(priority=9).s(5) if name == "urgent" else charge.s(5), name=name)
+    return flow.start(using=alias)
+
+
+@pytest.mark.every_database
+def test_each_step_of_a_flow_has_one(alias):
+    started(alias, "charge", "urgent")
+    rows = {row.pk: row for row in JobDefinition.objects.using(alias).filter(process_definition_key="shop")}
+    assert set(rows) == {"shop#charge#run", "shop#urgent#run"}
+    first = rows["shop#charge#run"]
+    assert (first.handler_type, first.priority, first.retry_plan) == ("step:tests.definitions.charge", 3, "R7/PT1M")
+    assert (first.atomic, rows["shop#urgent#run"].priority) == (False, 9)
+    operations.suspend(job_definition_id="shop#charge#run", using=alias)
+    override_priority("shop#urgent#run", 1, using=alias)
+    started(alias, "charge", "urgent", "ship")
+    assert JobDefinition.objects.using(alias).filter(pk="shop#ship#run").exists()
+    kept = JobDefinition.objects.using(alias).get(pk="shop#urgent#run")
+    assert kept.overriding_priority == 1, "another shape leaves it alone"
+    done = ManualExecutor(alias).run_until_empty()
+    assert len(done) == 3, "two urgent ones, and one that ships"
+    held = [row.job_definition_id for table in JOB_TABLES for row in table._base_manager.using(alias)]
+    assert held == ["shop#charge#run"] * 2
