@@ -8,11 +8,12 @@ import pytest
 from django.db import OperationalError, connections
 
 from jobexec.exceptions import JobExecError
+from jobexec.models import SuspendedJob
 from jobexec.operations import clean_up_history
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.processes.engine.exceptions import StepError
 from jobexec.processes.exceptions import InstanceOver
-from jobexec.processes.models import ProcessInstance, UserTask
+from jobexec.processes.models import Execution, ProcessInstance, UserTask
 from jobexec.processes.operations.check import check
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.instances import cancel, set_variables
@@ -21,7 +22,8 @@ from jobexec.processes.operations.start import start
 from jobexec.processes.operations.suspend import activate, suspend
 from jobexec.processes.operations.user_tasks import complete
 from jobexec.testing import ManualExecutor
-from tests.processes.support.bpmn import process
+from tests.processes.support.bpmn import definitions, process
+from tests.support.threads import together
 
 pytestmark = [pytest.mark.transactional, pytest.mark.every_database, pytest.mark.databases("postgresql", "mariadb")]
 pytest.importorskip("lxml")
@@ -109,3 +111,40 @@ def test_no_deadlock_and_all_rows_fit_together(alias, settings):
         cancel(row, using=alias)
     clean_up_history(alias)
     assert not ProcessInstance.objects.using(alias).exists()
+
+
+CALLER = (
+    '<process id="caller" isExecutable="true"><startEvent id="s"/><callActivity id="x" calledElement="called"/>'
+    '<userTask id="next"/><sequenceFlow id="f1" sourceRef="s" targetRef="x"/>'
+    '<sequenceFlow id="f2" sourceRef="x" targetRef="next"/></process>'
+    '<process id="called" isExecutable="true"><startEvent id="cs"/><userTask id="work"/>'
+    '<sequenceFlow id="g" sourceRef="cs" targetRef="work"/></process>'
+)
+
+
+def test_a_called_instance_ends_while_its_caller_is_suspended(alias):
+    """Whoever comes first, nothing is lost: the caller has gone on before, or waits with a job that is held."""
+    deploy(("p.bpmn", definitions(CALLER)), using=alias)
+    callers = [start("caller", using=alias) for _ in range(12)]
+    tasks = {row.root_id: row for row in UserTask.objects.using(alias)}
+    suspend(callers[0], using=alias)
+    complete(tasks[callers[0].pk], using=alias)
+    for caller in callers[1:-1]:
+        together(
+            alias,
+            lambda: suspend(caller, using=alias),  # noqa: B023
+            lambda: complete(tasks[caller.pk], using=alias),  # noqa: B023
+        )
+    complete(tasks[callers[-1].pk], using=alias)
+    suspend(callers[-1], using=alias)
+    ManualExecutor(alias).run_until_empty()
+    at = dict(Execution.objects.using(alias).values_list("instance_id", "element_id"))
+    assert (at[callers[0].pk], at[callers[-1].pk], len(at)) == ("x", "next", len(callers))
+    waiting = [str(id) for id, element in at.items() if element == "x"]
+    assert set(SuspendedJob.objects.using(alias).values_list("process_instance_id", flat=True)) == set(waiting)
+    assert ProcessInstance.objects.using(alias).filter(definition_key="called", state="completed").count() == 12
+    for caller in callers:
+        activate(caller, using=alias)
+    ManualExecutor(alias).run_until_empty()
+    assert set(Execution.objects.using(alias).values_list("element_id", flat=True)) == {"next"}
+    assert check(using=alias) == []
