@@ -95,7 +95,8 @@ def with_choices(form: type[forms.Form], **choices: Sequence[tuple[str, str]]) -
     """The form with these choices in its fields."""
     fields: dict[str, Any] = {}
     for name, found in choices.items():
-        fields[name] = field = deepcopy(form.base_fields[name])
+        field: Any = deepcopy(form.base_fields[name])
+        fields[name] = field
         field.choices = found
         field.widget.attrs["size"] = min(_SHOWN, max(2, len(found)))
     return type(form.__name__, (form,), fields)

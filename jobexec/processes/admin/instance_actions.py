@@ -163,7 +163,7 @@ def _standing(queryset: QuerySet[Any], processes: Sequence[Process]) -> list[tup
     """The elements at which something stands; of one instance with several arrivals at an element, each of them."""
     keys = list(queryset.order_by().values_list("pk", flat=True)[: BATCH_ABOVE + 1])
     rows = Execution.objects.using(queryset.db).filter(instance_id__in=keys).exclude(state=State.COMPENSABLE.value)
-    found: dict[str, list[UUID]] = {}
+    found: dict[str, list[UUID | None]] = {}
     for element, activity in rows.order_by("entered_at", "pk").values_list("element_id", "activity_id"):
         found.setdefault(element, []).append(activity)
     choices = []

@@ -101,7 +101,6 @@ class WhichForm(forms.Form):
             "have no versions."
         ),
     )
-    field_order = ("which",)
 
 
 class SuspendDefinitionForm(WhichForm, SuspendForm):

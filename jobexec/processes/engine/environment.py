@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from ..definition import Binding, Expression, Flow, Listener, Node, Process, Work
-from .rows import Instance
 
 Layer = Mapping[str, Any]
 
@@ -112,7 +111,7 @@ class Environment(Protocol):
     def resolve(self, called: Called) -> str:
         """The id of the definition that a call activity means."""
 
-    def is_suspended(self, instance: Instance) -> bool:
+    def is_suspended(self, instance: UUID, definition: str) -> bool:
         """Whether an instance is, which one that it called or a signal of another one is about to move."""
 
     def new_id(self) -> UUID: ...

@@ -108,7 +108,7 @@ class Moves:
         they have come: the suspension holds these, and nothing is lost."""
         instance = self.rows.instance(place)
         if instance.id not in self.held:
-            self.held[instance.id] = self.environment.is_suspended(instance)
+            self.held[instance.id] = self.environment.is_suspended(instance.id, instance.definition)
 
     def is_held(self, token: Token) -> bool:
         return self.held.get(token.instance, False)

@@ -90,7 +90,7 @@ def start_process(
             awaited=awaited,
             commands=tuple(commands),
         )
-        told = {"definition": definition.pk, "business_key": business_key}
+        told: dict[str, Any] = {"definition": definition.pk, "business_key": business_key}
         told |= {"commands": modifying.told(commands)} if commands else {}
         note(using, instances.INSTANCE, row.pk, new=told, tenant=row.tenant_id)
     return row

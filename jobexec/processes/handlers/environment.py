@@ -17,7 +17,6 @@ from jobexec.identifiers import uuid7
 
 from ..definition import Expression, Process
 from ..engine.environment import Called, Declared, HandlerCall, Notice, Scope
-from ..engine.rows import Instance
 from ..expressions import EvaluationContext, parse
 from ..store import definitions
 from ..store.suspensions import refuse_start, suspension_of
@@ -72,8 +71,8 @@ class StepEnvironment:
         refuse_start(self.using, found, self.tenant)
         return found
 
-    def is_suspended(self, instance: Instance) -> bool:
-        return suspension_of(self.using, instance.id, instance.definition, self.tenant) is not None
+    def is_suspended(self, instance: UUID, definition: str) -> bool:
+        return suspension_of(self.using, instance, definition, self.tenant) is not None
 
     def new_id(self) -> UUID:
         return uuid7()

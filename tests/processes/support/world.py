@@ -102,8 +102,8 @@ class World:
     def resolve(self, called: Called) -> str:
         return called.key
 
-    def is_suspended(self, instance: Instance) -> bool:
-        return instance.definition in self.suspended
+    def is_suspended(self, instance: UUID, definition: str) -> bool:
+        return definition in self.suspended
 
     def new_id(self) -> UUID:
         self.ids += 1
