@@ -189,7 +189,7 @@ def test_the_document_is_served_with_its_address(alias, v2):
 
 def test_the_document_has_every_call():
     told = openapi.document_of(urls.CALLS)["paths"]
-    assert sum(len(methods) for methods in told.values()) == 32  # 17 of them about processes
+    assert sum(len(methods) for methods in told.values()) == 35  # 20 of them about processes
     assert set(told["/jobs/{jobKey}"]) == {"patch"}
     assert [each["name"] for each in told["/jobs/statistics/global"]["get"]["parameters"]] == ["from", "to", "jobType"]
 

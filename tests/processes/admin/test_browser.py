@@ -133,6 +133,22 @@ def test_pages_fit_the_window(open_page, order, django_user_model, width):  # no
         assert window.evaluate("document.documentElement.scrollWidth") <= width, address
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1024, "dark"), (400, "light"), (400, "dark")])
+def test_questions_fit_the_window_and_can_be_read(open_page, order, django_user_model, width, scheme):  # noqa: F811
+    user = django_user_model.objects.create_superuser("admin")
+    window = open_page(user, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    definition = ProcessDefinition.objects.get(key="order")
+    for row, action in ((order, "modify"), (order, "suspend"), (definition, "suspend")):
+        window.goto(url(type(row), row))
+        window.click(f"#jobexec-actions button[value={action}]")
+        window.wait_for_selector("#jobexec-ask")
+        if folder := os.environ.get("JOBEXEC_TEST_PICTURES"):
+            window.screenshot(path=f"{folder}/ask-{width}-{scheme}-{type(row).__name__}-{action}.png", full_page=True)
+        assert window.evaluate("document.documentElement.scrollWidth") <= width, action
+        assert [finding for finding in grave_findings(window) if finding not in OF_DJANGO] == [], action
+        assert poor_contrasts(window) == [], action
+
+
 def test_an_operator_repairs_an_order(page, order):  # noqa: F811
     page.goto(url(ProcessInstance, order))
     row = page.locator("#jobexec-variables tr", has_text="amount")
