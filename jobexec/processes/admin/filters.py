@@ -135,8 +135,11 @@ class VariableFilter(TextFilter):
         keys = list(running[:_MOST_READ])
         wanted = Variable.objects.using(queryset.db).filter(value_is(found), name=name.strip())
         chosen: list[Any] = []
+        is_flag = isinstance(found, bool)
         for start in range(0, len(keys), _PAGE):
-            chosen += wanted.filter(scope_id__in=keys[start : start + _PAGE]).values_list("scope_id", flat=True)
+            rows = wanted.filter(scope_id__in=keys[start : start + _PAGE]).values_list("scope_id", "value")
+            # MariaDB takes the text "5" for the number 5.
+            chosen += [id for id, stored in rows if (stored, isinstance(stored, bool)) == (found, is_flag)]
             if len(chosen) >= _MOST_FOUND:
                 break
         return queryset.filter(pk__in=chosen[:_MOST_FOUND])

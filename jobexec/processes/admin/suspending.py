@@ -161,7 +161,7 @@ class OfDefinitions(RowAction):
                 "version": CappedCount.of(running.filter(definition_id=row.pk)),
                 "process": CappedCount.of(running),
             }
-            text = _("%(definition)s: %(version)s instances run, %(process)s of all versions.")
+            text = _("%(definition)s: running instances %(version)s, of all versions %(process)s.")
             told.append(text % values)
         return told
 

@@ -86,7 +86,7 @@ def test_a_definition_is_suspended(staff, order, which, second):  # noqa: F811
     assert 'value="suspend"' not in page(client, versions[0])
     client = staff(*VIEW, "suspend_processdefinition")
     question = ask(client, versions[0], "suspend")
-    assert "order 1: 1 instances run, 2 of all versions." in question
+    assert "order 1: running instances 1, of all versions 2." in question
     data = {"which": which, "include_instances": "1"}
     assert told(act(client, versions[0], "suspend", **data)) == ["1 process definition is suspended."]
     for row, expected in zip(versions, (True, second), strict=True):
