@@ -20,7 +20,7 @@ from ..engine.rows import State
 from ..handlers.results import check_variables
 from ..models import Execution, ProcessDefinition, Variable
 from ..models.instance import RUNNING
-from ..operations.query import value_is
+from ..operations.query import is_value, value_is
 from ..store.suspensions import suspended_rows
 
 #: The latest dead letters of processes that the filter by incident knows.
@@ -135,11 +135,9 @@ class VariableFilter(TextFilter):
         keys = list(running[:_MOST_READ])
         wanted = Variable.objects.using(queryset.db).filter(value_is(found), name=name.strip())
         chosen: list[Any] = []
-        is_flag = isinstance(found, bool)
         for start in range(0, len(keys), _PAGE):
             rows = wanted.filter(scope_id__in=keys[start : start + _PAGE]).values_list("scope_id", "value")
-            # MariaDB takes the text "5" for the number 5.
-            chosen += [id for id, stored in rows if (stored, isinstance(stored, bool)) == (found, is_flag)]
+            chosen += [id for id, stored in rows if is_value(stored, found)]
             if len(chosen) >= _MOST_FOUND:
                 break
         return queryset.filter(pk__in=chosen[:_MOST_FOUND])

@@ -69,6 +69,11 @@ def value_is(value: Any) -> Q:
     return Q(value=value) if value is not None else Q(value__isnull=True) | Q(value=Constant(None, JSONField()))
 
 
+def is_value(stored: Any, value: Any) -> bool:
+    """Whether a value that :func:`value_is` has found is meant: MariaDB takes the text "5" for the number 5."""
+    return (stored, isinstance(stored, bool)) == (value, isinstance(value, bool))
+
+
 def view_of(using: str, id: UUID) -> InstanceView:
     """Raises ProcessInstance.DoesNotExist."""
     instance = ProcessInstance.objects.using(using).get(pk=id)

@@ -21,7 +21,7 @@ from ...engine.rows import SubscriptionKind
 from ...exceptions import MismatchingMessage
 from ...models import EventSubscription, InstanceState, ProcessInstance, Variable
 from ...models.instance import RUNNING
-from ...operations.query import value_is
+from ...operations.query import is_value, value_is
 from ...store.suspensions import suspended_rows
 from .. import found, verbs
 from . import shown
@@ -247,7 +247,11 @@ def _matching(name: str, tenant: str, keys: dict[str, Any], id: str | None) -> l
     for variable, value in keys.items():
         equal = Variable.objects.using(database()).filter(value_is(value), name=variable)
         rows = rows.filter(instance_id__in=equal.values("scope_id"))
-    return sorted({each for each in rows.values_list("instance_id", flat=True) if each is not None})
+    ids = {each for each in rows.values_list("instance_id", flat=True) if each is not None}
+    for variable, value in keys.items():
+        of_them = Variable.objects.using(database()).filter(name=variable, scope_id__in=ids)
+        ids = {id for id, stored in of_them.values_list("scope_id", "value") if is_value(stored, value)}
+    return sorted(ids)
 
 
 def _result(row: ProcessInstance) -> dict[str, Any]:
