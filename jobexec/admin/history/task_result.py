@@ -109,9 +109,6 @@ class TaskResultAdmin(CallColumn):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm("jobexec.delete_taskresult")
 
-    def delete_model(self, request: HttpRequest, obj: TaskResult) -> None:
-        delete_task_results([obj.pk], using=self.write_alias(self.get_queryset(request)))
-
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:

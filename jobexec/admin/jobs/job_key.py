@@ -64,9 +64,6 @@ class JobKeyAdmin(TableAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm("jobexec.delete_jobkey")
 
-    def delete_model(self, request: HttpRequest, obj: JobKey) -> None:
-        release_keys([obj.pk], using=self.write_alias(self.get_queryset(request)))
-
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
