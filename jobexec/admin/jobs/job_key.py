@@ -13,11 +13,12 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
+from jobexec.identifiers import as_id
 from jobexec.models import JobKey
 from jobexec.operations import find_states
 from jobexec.operations.manage.purge import release_keys
 
-from ..common import display, filters, search
+from ..common import display, filters
 from ..common.actions import DeletingAction, Outcome
 from ..common.base import TableAdmin
 
@@ -68,7 +69,7 @@ class JobKeyAdmin(TableAdmin):
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         term = search_term.strip()
-        id = search.as_uuid(term)
+        id = as_id(term)
         if id is not None:
             held = queryset.filter(job_id=id)
             if held.order_by().exists():

@@ -16,6 +16,7 @@ from jobexec.operations.audit import acting
 from ...models import ProcessDefinition, ProcessInstance, UserTask
 from ...models.instance import RUNNING
 from .. import found
+from .queries import ids
 
 
 def missing(message: str) -> NoReturn:
@@ -41,7 +42,7 @@ def definition_by_key(request: HttpRequest, key: str, tenant: str | None = None)
 
 def instance_by_id(request: HttpRequest, id: str, *, running: bool = True) -> ProcessInstance:
     rows = found.instances(database(), caller_of(request))
-    row = rows.filter(pk__in=[uuid] if (uuid := found.uuid_of(id)) else []).first()
+    row = rows.filter(ids("pk")(id)).first()
     if row is None or (running and row.state not in RUNNING):
         missing(f"Process instance with id {id} does not exist")
     return row
@@ -49,7 +50,7 @@ def instance_by_id(request: HttpRequest, id: str, *, running: bool = True) -> Pr
 
 def task_by_id(request: HttpRequest, id: str) -> UserTask:
     rows = found.tasks(database(), caller_of(request))
-    row = rows.filter(pk__in=[uuid] if (uuid := found.uuid_of(id)) else []).first()
+    row = rows.filter(ids("pk")(id)).first()
     return row or missing(f"No matching task with id {id}")
 
 

@@ -18,7 +18,7 @@ from ...models import ProcessDefinition, ProcessDeployment, Variable
 from .. import found, verbs
 from . import shown
 from .access import definition_by_id, definition_by_key, variables_in
-from .queries import TENANTS, WITHOUT_TENANT, Query, equals
+from .queries import TENANTS, WITHOUT_TENANT, Query, equals, ids
 
 _QUERY = Query(
     texts={
@@ -28,7 +28,7 @@ _QUERY = Query(
         "name": equals("name"),
         "version": lambda value: Q(version=value) if value.isdecimal() and len(value) < 10 else Q(pk__in=[]),
         "versionTag": equals("version_tag"),
-        "deploymentId": lambda value: Q(deployment_id__in=[id] if (id := found.uuid_of(value)) else []),
+        "deploymentId": ids("deployment_id"),
     },
     lists=TENANTS
     | {

@@ -200,7 +200,7 @@ def incident_count(request: HttpRequest) -> HttpResponse:
 
 @endpoint("GET", permission="search")
 def incident(request: HttpRequest, id: str) -> HttpResponse:
-    row = _incidents(request).filter(pk__in=[uuid] if (uuid := found.uuid_of(id)) else []).first()
+    row = _incidents(request).filter(ids("pk")(id)).first()
     return json_answer(shown.incident(row or missing(f"No matching incident with id {id}")))
 
 
@@ -240,7 +240,7 @@ def _matching(name: str, tenant: str, keys: dict[str, Any], id: str | None) -> l
         kind=SubscriptionKind.MESSAGE.value, name=name, tenant_id=tenant, instance_id__isnull=False
     )
     if id is not None:
-        rows = rows.filter(instance_id__in=[uuid] if (uuid := found.uuid_of(id)) else [])
+        rows = rows.filter(ids("instance_id")(id))
     for variable, value in keys.items():
         equal = Variable.objects.using(database()).filter(name=variable, value=value)
         rows = rows.filter(instance_id__in=equal.values("scope_id"))
