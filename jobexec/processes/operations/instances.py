@@ -18,7 +18,7 @@ from ..handlers.results import check_variables
 from ..handlers.stepping import change_variables, proceed
 from ..models import ProcessInstance
 from ..store import load
-from .suspend import which
+from .named import tenant_of, which
 
 #: The type of a process instance in the audit log.
 INSTANCE = "processinstance"
@@ -30,11 +30,11 @@ def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | N
 
     Raises InstanceOver if it has ended, or was called by another one: then that one is to be cancelled.
     """
-    database, id = which(instance, using)
+    database, id = which(instance, ProcessInstance, using)
     with transaction.atomic(using=database):
         done = proceed(database, id, Cancelled(id, reason))
         if done is not None:
-            note(database, INSTANCE, id, new={"reason": reason})
+            note(database, INSTANCE, id, new={"reason": reason}, tenant=tenant_of(ProcessInstance, database, id))
     if done is None:
         raise InstanceOver(f"The process instance {id} has ended, is not there, or was called by another one.")
 
@@ -47,7 +47,7 @@ def set_retries(
 
     Their incidents are over. Returns how many there were. Raises InvalidJob for a wrong number of retries.
     """
-    database, id = which(instance, using)
+    database, id = which(instance, ProcessInstance, using)
     dead = DeadLetterJob.objects.using(database).filter(process_instance_id=str(id))
     if element is not None:
         dead = dead.filter(failed_activity_id=element)
@@ -58,13 +58,13 @@ def set_retries(
 @audited
 def set_variables(instance: ProcessInstance | UUID, variables: Mapping[str, Any], *, using: str | None = None) -> None:
     """Set variables of a running instance, in a transaction that no step of it overlaps. Raises InstanceOver."""
-    database, id = which(instance, using)
+    database, id = which(instance, ProcessInstance, using)
     given = dict(variables)
     check_variables(given)
     root = load.root_of(database, id)
     with transaction.atomic(using=database):
         done = root is not None and change_variables(database, root, id, given)
         if done:
-            note(database, INSTANCE, id, new=given)
+            note(database, INSTANCE, id, new=given, tenant=tenant_of(ProcessInstance, database, id))
     if not done:
         raise InstanceOver(f"The process instance {id} has ended, or is not there.")

@@ -21,14 +21,14 @@ from ..models import ProcessInstance
 from ..models.instance import RUNNING
 from ..store import load
 from .instances import INSTANCE
-from .suspend import which
+from .named import tenant_of, which
 
 
 class Modification:
     """Changes of a running instance, collected; nothing happens before :meth:`execute` (Camunda: modification)."""
 
     def __init__(self, instance: ProcessInstance | UUID, using: str | None = None) -> None:
-        self.database, self.instance = which(instance, using)
+        self.database, self.instance = which(instance, ProcessInstance, using)
         self.commands: tuple[Command, ...] = ()
 
     def cancel(self, element: str) -> Modification:
@@ -66,7 +66,7 @@ def modify_instance(
     instance: ProcessInstance | UUID, commands: Sequence[Command], reason: str = "", *, using: str | None = None
 ) -> None:
     """What :meth:`Modification.execute` does."""
-    database, id = which(instance, using)
+    database, id = which(instance, ProcessInstance, using)
     if not commands:
         raise InvalidJob("commands: expected at least one change, got none.")
     root = load.root_of(database, id)
@@ -74,7 +74,8 @@ def modify_instance(
         event = Modified(id, tuple(commands), reason)
         done = proceed(database, root, event, savepoint=False) if root is not None else None
         if done is not None:
-            note(database, INSTANCE, id, new={"commands": _told(commands), "reason": reason})
+            told = {"commands": _told(commands), "reason": reason}
+            note(database, INSTANCE, id, new=told, tenant=tenant_of(ProcessInstance, database, id))
     if done is None:
         raise InstanceOver(f"The process instance {id} has ended, is being compensated, or is not there.")
 
@@ -96,7 +97,7 @@ def restart(
     InstanceRunning, InvalidJob for a variable that is missing, ProcessInstance.DoesNotExist, and what
     :func:`~jobexec.processes.start` raises.
     """
-    database, id = which(instance, using)
+    database, id = which(instance, ProcessInstance, using)
     with transaction.atomic(using=database):
         row = ProcessInstance.objects.using(database).get(pk=id)
         if row.state in RUNNING:
