@@ -39,6 +39,14 @@ def least_uuid7(moment: datetime) -> uuid.UUID:
     return _assemble(int(moment.timestamp() * 1000), 0, 0)
 
 
+def as_id(text: uuid.UUID | str) -> uuid.UUID | None:
+    """The id in a text; None for a text that is no UUID."""
+    try:
+        return text if isinstance(text, uuid.UUID) else uuid.UUID(str(text))
+    except ValueError:
+        return None
+
+
 def _reserve(count: int) -> tuple[int, int]:
     """The millisecond and the first counter of ids reserved for this call."""
     global _last_ms, _counter

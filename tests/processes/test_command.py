@@ -55,6 +55,14 @@ def test_deploy_start_show_and_cancel(alias, command, file):
         command("cancel", id)
 
 
+def test_the_list_counts_what_runs_of_each_tenant(command, file):
+    for tenant in ("north", "south"):
+        command("deploy", str(file), "--tenant", tenant)
+        command("start", "approval", "--tenant", tenant)
+    told = "approval of north: version 1, 1 running\napproval of south: version 1, 1 running\n"
+    assert command("list") == told
+
+
 def test_what_is_wrong(alias, command, file, tmp_path):
     with pytest.raises(CommandError, match="No process 'nothing' is deployed"):
         command("start", "nothing")

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import quote, unquote
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import router
 from django.db.models import BinaryField, CharField, JSONField, Model, QuerySet, TextField
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -244,12 +244,22 @@ class TableAdmin(ModelAdmin):
     def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
         return None
 
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Redirect to the row's page, whose action deletes it by an operation; Django's own page would bypass that."""
+        if not self.has_delete_permission(request):
+            raise PermissionDenied
+        return HttpResponseRedirect(self.page_url(self._existing(request, object_id).pk))
+
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Redirect to the audit log, filtered by this row."""
+        row = self._existing(request, object_id)
+        return HttpResponseRedirect(f"{self.list_url(AuditLog)}?{urlencode({'q': getattr(row, self.audit_name)})}")
+
+    def _existing(self, request: HttpRequest, object_id: str) -> Any:
         row = self.get_object(request, unquote(object_id))
         if row is None:
             raise Http404
-        return HttpResponseRedirect(f"{self.list_url(AuditLog)}?{urlencode({'q': getattr(row, self.audit_name)})}")
+        return row
 
     def page_url(self, key: Any) -> str:
         """The URL of a row's page."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from django.db.models import Model, Q, QuerySet
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from jobexec.handlers.registry import known_names
+from jobexec.identifiers import as_id
 from jobexec.models import EXTERNAL_TABLES, JOB_TABLES, DeadLetterJob, FailureGroup, Incident, JobDefinition, JobLog
 from jobexec.operations.query.values import as_key
 from jobexec.operations.sql import argument_index
@@ -40,14 +40,6 @@ _TEXTS: dict[type[Model], tuple[str, str]] = {
 }
 
 
-def as_uuid(term: str) -> UUID | None:
-    """The term as an id; None if it is not a UUID."""
-    try:
-        return UUID(term)
-    except ValueError:
-        return None
-
-
 def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySet[Any]:
     """Rows with this id, key or process instance; if there are none, rows of handlers with such a name; and so on.
 
@@ -60,7 +52,7 @@ def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySe
         return queryset
     if "\0" in term:  # PostgreSQL has no NUL in a text
         return queryset.none()
-    id = as_uuid(term)
+    id = as_id(term)
     exact = Q(process_instance_id=term) | _by_key(queryset, term)
     found = queryset.filter(exact if id is None else exact | Q(**{id_column: id}))
     if found.order_by().exists():

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -83,13 +82,6 @@ class GatewayClientAdmin(TableAdmin):
 
     def has_enable_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.enable_gatewayclient")
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Redirect to the client's page, whose action deletes it."""
-        row = self.get_object(request, unquote(object_id))
-        if row is None:
-            raise Http404
-        return HttpResponseRedirect(self.page_url(row.pk))
 
     # The form.
 

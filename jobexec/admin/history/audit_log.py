@@ -13,11 +13,11 @@ from django.db.models.functions import Cast
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from jobexec.identifiers import as_id
 from jobexec.models import AbstractJob, AuditLog
 
 from ..common import display, filters, text_filters
 from ..common.base import TableAdmin
-from ..common.search import as_uuid
 from ..common.tenancy import COLUMN
 
 #: The number of entries on the page of a changed object.
@@ -66,7 +66,7 @@ class AuditLogAdmin(TableAdmin):
 
     def get_search_results(self, request: Any, queryset: QuerySet[Any], search_term: str) -> tuple[QuerySet[Any], bool]:
         found, duplicates = super().get_search_results(request, queryset, search_term)
-        if as_uuid(search_term.strip()):
+        if as_id(search_term.strip()):
             found = found | among_several(queryset, search_term.strip())
         return found, duplicates
 

@@ -16,12 +16,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from rangefilter.filters import DateTimeRangeFilterBuilder
 
+from jobexec.identifiers import as_id
 from jobexec.models import KEPT_BY_JOB, Job, JobLog, ResultStatus, TaskResult
 from jobexec.operations import find_states
 from jobexec.operations.manage.purge import delete_task_results
 from jobexec.redaction import redact, redact_results
 
-from ..common import display, filters, search, text_filters
+from ..common import display, filters, text_filters
 from ..common.actions import DeletingAction, Outcome
 from ..common.job_columns import CallColumn
 from ..common.tenancy import COLUMN
@@ -109,14 +110,11 @@ class TaskResultAdmin(CallColumn):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm("jobexec.delete_taskresult")
 
-    def delete_model(self, request: HttpRequest, obj: TaskResult) -> None:
-        delete_task_results([obj.pk], using=self.write_alias(self.get_queryset(request)))
-
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         term = search_term.strip()
-        id = search.as_uuid(term)
+        id = as_id(term)
         found = queryset.filter(pk=id) if id is not None else queryset.filter(handler_type__startswith=term)
         return found if term else queryset, False
 

@@ -11,12 +11,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from jobexec import operations
+from jobexec.identifiers import as_id
 from jobexec.models import SuspendedJob
 from jobexec.operations.manage.verbs import VERBS
 
 from ..common.actions import Action, Outcome
 from ..common.forms import ConfirmForm, DueDateForm, PriorityForm, ReencryptForm, RetriesForm, SuspendForm
-from ..common.search import as_uuid
 from ..common.tenancy import is_restricted
 
 
@@ -42,7 +42,7 @@ class JobAction(Action):
         return VERBS[self.verb].done(count, data)
 
     def whereabouts(self, request: HttpRequest, keys: Iterable[str], using: str) -> dict[str, str]:
-        ids = {key: as_uuid(key) for key in keys}
+        ids = {key: as_id(key) for key in keys}
         # Users limited to some tenants get the same answer for other tenants' jobs as for jobs that never existed.
         tell = ids and not is_restricted(request)
         states = operations.find_states([id for id in ids.values() if id is not None], using) if tell else {}

@@ -13,11 +13,12 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
+from jobexec.identifiers import as_id
 from jobexec.models import JobKey
 from jobexec.operations import find_states
 from jobexec.operations.manage.purge import release_keys
 
-from ..common import display, filters, search
+from ..common import display, filters
 from ..common.actions import DeletingAction, Outcome
 from ..common.base import TableAdmin
 
@@ -64,14 +65,11 @@ class JobKeyAdmin(TableAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm("jobexec.delete_jobkey")
 
-    def delete_model(self, request: HttpRequest, obj: JobKey) -> None:
-        release_keys([obj.pk], using=self.write_alias(self.get_queryset(request)))
-
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         term = search_term.strip()
-        id = search.as_uuid(term)
+        id = as_id(term)
         if id is not None:
             held = queryset.filter(job_id=id)
             if held.order_by().exists():

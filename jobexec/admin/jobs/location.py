@@ -15,10 +15,10 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from jobexec.exceptions import JobNotFound
+from jobexec.identifiers import as_id
 from jobexec.models import BATCH_HANDLERS, AbstractJob, JobLog
 from jobexec.operations import find_job
 
-from ..common import search
 from ..common.base import TableAdmin
 from ..common.tenancy import tenants_of
 
@@ -71,7 +71,7 @@ class LocatedAdmin(TableAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         """Show the page; redirect if the job has moved to another table meanwhile."""
-        id = search.as_uuid(unquote(object_id))
+        id = as_id(unquote(object_id))
         if (
             id
             and self.has_view_permission(request)
@@ -90,7 +90,7 @@ class LocatedAdmin(TableAdmin):
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Redirect to the job's page: Django's delete page would not check whether the job runs; its action does."""
-        id = search.as_uuid(unquote(object_id))
+        id = as_id(unquote(object_id))
         if id is None:
             raise Http404
         return HttpResponseRedirect(self.page_url(id))

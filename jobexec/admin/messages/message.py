@@ -14,7 +14,6 @@ from django.utils.translation import gettext_lazy, pgettext
 from jobexec.exceptions import JobExecError
 from jobexec.models import BlockedJob, Message
 from jobexec.operations import publish_message
-from jobexec.operations.manage.purge import delete_messages
 from jobexec.sensitive import hide
 
 from ..common import display, text_filters
@@ -52,9 +51,6 @@ class MessageAdmin(OperationPermissions, TableAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm("jobexec.delete_message")
-
-    def delete_model(self, request: HttpRequest, obj: Message) -> None:
-        delete_messages([obj.pk], using=self.write_alias(self.get_queryset(request)))
 
     # The form and the page.
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
 from django.db import router
 from django.db.models import Q, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext_lazy
 
 from jobexec.exceptions import InvalidSchedule
@@ -88,13 +87,6 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm("jobexec.delete_schedule")
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Redirect to the schedule's page: Django's delete page would load every firing; its action does not."""
-        row = self.get_object(request, unquote(object_id))
-        if row is None:
-            raise Http404
-        return HttpResponseRedirect(self.page_url(row.pk))
 
     # The form.
 

@@ -94,6 +94,11 @@ def client_of(request: HttpRequest) -> Client:
     return client
 
 
+def acting_as_client(request: HttpRequest) -> AbstractContextManager[None]:
+    """Attribute what the request changes to its client, in the audit log."""
+    return acting(operator_of(client_of(request), "REST", str(request.META.get("REMOTE_ADDR") or "")))
+
+
 @dataclass(frozen=True, slots=True)
 class _Rule:
     """The access rule of a view, and how refusals are answered."""
@@ -143,7 +148,7 @@ class _Rule:
         """Attribute an operator's changes to the client. Workers' reports are recorded in the job log instead."""
         if _AUDITED.isdisjoint(self.permissions):
             return nullcontext()
-        return acting(operator_of(client_of(request), "REST", str(request.META.get("REMOTE_ADDR") or "")))
+        return acting_as_client(request)
 
     def done(self, request: HttpRequest, response: HttpResponseBase) -> None:
         if response.status_code >= 400:

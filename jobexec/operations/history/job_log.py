@@ -11,11 +11,12 @@ from django.db.models import QuerySet
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.exceptions import JobNotFound
+from jobexec.identifiers import as_id
 from jobexec.models import AbstractJob, JobLog, LogState
 
 from ..sql.insert_select import Sql, insert_from
 from ..targets.for_each import database_of
-from ..targets.lookup import as_id, find_job
+from ..targets.lookup import find_job
 
 _LEVELS = {
     "none": frozenset[str](),

@@ -9,13 +9,14 @@ from typing import Any
 from django.db.models import Min, Q, QuerySet
 
 from jobexec import clock, signals
+from jobexec.identifiers import as_id
 from jobexec.models import JOB_TABLES, RUNNABLE_TABLES, AbstractJob, SuspendedJob, Suspension, SuspensionScope, TimerJob
 from jobexec.models.suspension import parts_of
 
 from ..notify.signals import announce
 from ..rows.move import move, move_all
 from ..rows.routing import free, table_for, wake_for
-from ..rows.suspension_cover import covered_rows, job_id, lock_suspensions
+from ..rows.suspension_cover import covered_rows, lock_suspensions
 from ..sql.locks import atomic, delete_rows, lock_rows
 from ..targets.for_each import CHANGED_MEANWHILE, for_each
 from ..targets.lookup import find_states
@@ -78,7 +79,7 @@ def _worth_keeping(suspension: Suspension, using: str) -> bool:
 
     Without an end, the job's own flag is enough, so that the small table stays small.
     """
-    job = job_id(suspension.value)
+    job = as_id(suspension.value)
     if job is None or job not in find_states([job], using):
         delete_rows(one(suspension))
         return False
@@ -161,7 +162,7 @@ def end(suspension: Suspension) -> int:
     if not _mark_ended(suspension, using):
         return 0
     count, complete = 0, True
-    if suspension.scope != SuspensionScope.JOB or job_id(suspension.value):
+    if suspension.scope != SuspensionScope.JOB or as_id(suspension.value):
         count, complete = activate_all(using, parts_of(suspension.scope, suspension.value))
     if complete:
         delete_rows(one(suspension))  # it cannot become live again: suspending the scope anew creates another row

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from jobexec import clock
+from jobexec.identifiers import as_id
 from jobexec.models import (
     EXTERNAL_TABLES,
     JOB_TABLES,
@@ -22,7 +23,6 @@ from jobexec.models import (
 )
 
 from ..rows import routing
-from ..targets.lookup import as_id
 from . import values as values
 from .search import find
 

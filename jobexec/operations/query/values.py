@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from jobexec.exceptions import InvalidJob, InvalidQuery
+from jobexec.identifiers import as_id
 
-from ..targets.lookup import as_id
 from ..values.arguments import check_moment
 from ..values.ranking import check_priority
 

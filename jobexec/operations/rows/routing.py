@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from jobexec import clock
+from jobexec.identifiers import as_id
 from jobexec.models import AbstractJob, BlockedJob, ExclusiveLock, ExternalWorkerJob, Job, TimerJob
 
 from ..notify.broker import announce_ids
@@ -121,10 +122,7 @@ def held_by(row: AbstractJob) -> str:
 
 def job_of_instance(lock_owner: str) -> UUID | None:
     """Return the external job for which a process instance is locked; None if an executor holds it."""
-    try:
-        return UUID(lock_owner.removeprefix(PREFIX)) if lock_owner.startswith(PREFIX) else None
-    except ValueError:
-        return None
+    return as_id(lock_owner.removeprefix(PREFIX)) if lock_owner.startswith(PREFIX) else None
 
 
 def free_instances(using: str, ids: Collection[UUID]) -> None:

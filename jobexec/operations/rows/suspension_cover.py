@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from jobexec import clock
+from jobexec.identifiers import as_id
 from jobexec.models import AbstractJob, Job, Suspension, SuspensionScope
 from jobexec.models.suspension import columns_of, joined, parts_of, value_of
 
@@ -110,15 +111,7 @@ def _possible(scope: str, value: str) -> bool:
     """False if no job can match and the query would fail: a broken row must not stop acquisition."""
     if scope != SuspensionScope.JOB:
         return bool(parts_of(scope, value))
-    return job_id(value) is not None
-
-
-def job_id(value: str) -> UUID | None:
-    """Return the id of a single suspended job; None if the suspension's value is no UUID."""
-    try:
-        return UUID(value)
-    except ValueError:
-        return None
+    return as_id(value) is not None
 
 
 def lock_suspensions(queryset: QuerySet[Suspension]) -> list[Suspension]:

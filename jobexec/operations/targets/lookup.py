@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db.models import CharField, Value
 
 from jobexec.exceptions import JobNotFound
+from jobexec.identifiers import as_id
 from jobexec.models import JOB_TABLES, AbstractJob, HistoryJob
 
 _ALL: tuple[type[AbstractJob], ...] = (*JOB_TABLES, HistoryJob)
@@ -28,14 +29,6 @@ def find_states(ids: Iterable[UUID], using: str) -> dict[UUID, type[AbstractJob]
 def _states(table: type[AbstractJob], ids: list[UUID], using: str) -> Any:
     rows = table._base_manager.using(using).filter(pk__in=ids)
     return rows.annotate(table_state=Value(table.state, output_field=CharField())).values_list("pk", "table_state")
-
-
-def as_id(id: UUID | str) -> UUID | None:
-    """Parse the id of a job; None for a text that is no UUID."""
-    try:
-        return id if isinstance(id, UUID) else UUID(str(id))
-    except ValueError:
-        return None
 
 
 def find_job(id: UUID | str, using: str = "default", *, defer: Sequence[str] = ()) -> AbstractJob:

@@ -17,9 +17,8 @@ from django.db.models.functions import Cast, Coalesce
 
 from jobexec.conf import get_settings
 from jobexec.encryption import unseal, unseal_result
+from jobexec.identifiers import as_id
 from jobexec.models import JOB_TABLES, AbstractJob, ExternalWorkerJob, JobType, ResultStatus, TaskResult
-
-from ..targets.lookup import as_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from jobexec.exceptions import JobNotFound
+from jobexec.identifiers import as_id
 from jobexec.models import AbstractJob, ExternalWorkerJob
 
 from ..sql.server_time import time_of
-from ..targets.lookup import as_id, find_job
+from ..targets.lookup import find_job
 from . import external, held, over, waiting
 from .batch import batch_reasons
 from .facts import HEAVY, Facts, Reason

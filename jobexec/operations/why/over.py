@@ -8,9 +8,9 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from jobexec.identifiers import as_id
 from jobexec.models import DeadLetterJob, Incident, IncidentState, JobLog, LogState
 
-from ..targets.lookup import as_id
 from ..values.humanize import both, duration
 from . import suspended
 from .facts import Facts, Reason, iso

@@ -10,9 +10,9 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy
 
 from jobexec.admin.common.filters import YesNoFilter
-from jobexec.admin.common.search import as_uuid
 from jobexec.admin.common.text_filters import TextFilter
 from jobexec.exceptions import InvalidJob
+from jobexec.identifiers import as_id
 from jobexec.models import DeadLetterJob
 from jobexec.sensitive import HIDDEN, hide
 
@@ -91,7 +91,7 @@ class IncidentFilter(YesNoFilter):
         # The ids are texts there and UUIDs here, which databases do not compare alike.
         dead = DeadLetterJob.objects.using(queryset.db).exclude(process_instance_id="").order_by("-died_at")
         texts = dead.values_list("process_instance_id", flat=True)[:_MOST_INCIDENTS]
-        return queryset.filter(pk__in={id for id in map(as_uuid, texts) if id is not None})
+        return queryset.filter(pk__in={id for id in map(as_id, texts) if id is not None})
 
 
 class SuspendedFilter(YesNoFilter):

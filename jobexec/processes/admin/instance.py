@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy
 
 from jobexec.admin.common import display
 from jobexec.admin.common.instance_pages import INSTANCE_PAGES
-from jobexec.admin.common.search import as_uuid
+from jobexec.identifiers import as_id
 from jobexec.models import DeadLetterJob
 
 from ..models import Execution, InstanceState, ProcessDefinition, ProcessInstance
@@ -101,7 +101,7 @@ class ProcessInstanceAdmin(DrawnAdmin):
         term = search_term.strip()
         if not term:
             return queryset, False
-        if id := as_uuid(term):
+        if id := as_id(term):
             return queryset.filter(pk=id), False
         of_process = queryset.filter(definition_key=term)
         found = of_process if of_process.order_by().exists() else queryset.filter(business_key__startswith=term)
@@ -200,7 +200,7 @@ class ProcessInstanceAdmin(DrawnAdmin):
 
 def _instance_page(request: HttpRequest, site: AdminSite, instance: str, using: str) -> SafeString | None:
     """The link on the pages of an instance's jobs."""
-    page, id = site._registry.get(ProcessInstance), as_uuid(instance)
+    page, id = site._registry.get(ProcessInstance), as_id(instance)
     if id is None or not isinstance(page, ProcessInstanceAdmin) or not page.has_view_permission(request):
         return None
     row = page.get_queryset(request).using(using).filter(pk=id).only("definition_key", "business_key").first()

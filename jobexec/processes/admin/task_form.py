@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from django import forms
 from django.core.serializers.json import DjangoJSONEncoder
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext as _
 
 from jobexec.admin.common.display import NONE
 
@@ -31,6 +32,10 @@ _TYPES: dict[str, Callable[..., forms.Field]] = {
 class TaskForm(VariablesForm):
     """The fields of a task, and other variables as JSON. What is not filled in is not set."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["variables"].label = _("Other variables")
+
     def clean(self) -> dict[str, Any]:
         """Put the values of the fields into ``variables``, under their own names."""
         data = super().clean() or {}
@@ -49,9 +54,7 @@ def form_of(fields: Sequence[Mapping[str, Any]]) -> type[VariablesForm]:
     made = {f"{_PREFIX}{each['id']}": _field(each) for each in fields if each.get("id") and _is_shown(each)}
     if not made:
         return VariablesForm
-    form: type[VariablesForm] = type("Form", (TaskForm,), {**made, "field_order": [*made, "variables"]})
-    form.base_fields["variables"].label = gettext_lazy("Other variables")
-    return form
+    return type("Form", (TaskForm,), {**made, "field_order": [*made, "variables"]})
 
 
 def _is_shown(each: Mapping[str, Any]) -> bool:
@@ -88,7 +91,6 @@ def _limited(kind: Callable[..., forms.Field], constraints: Mapping[str, Any], o
     if kind in (forms.IntegerField, forms.FloatField):
         names = {"min": "min_value", "max": "max_value"}
     for name, option in names.items():
-        text = str(constraints.get(name) or "")
-        if text.lstrip("-").isdigit():
-            options[option] = int(text)
+        with suppress(ValueError):
+            options[option] = int(str(constraints.get(name) or ""))
     return kind(**options)

@@ -10,6 +10,7 @@ from django.db.models import Model, QuerySet
 
 from jobexec.exceptions import JobExecError, NotAllowed
 from jobexec.gateways.zeebe_format import NO_KEY
+from jobexec.identifiers import as_id
 from jobexec.models import EXTERNAL_TABLES
 from jobexec.operations.external.types import Caller
 
@@ -134,11 +135,12 @@ def scope(using: str, caller: Caller, key: int) -> Scope:
 def _scope_of_job(using: str, caller: Caller, key: int) -> tuple[UUID, UUID, UUID, str] | None:
     for table in EXTERNAL_TABLES:
         jobs = visible(table._base_manager.using(using).filter(job_key=key), caller)
-        for instance, owner in jobs.values_list("process_instance_id", "execution_id"):
-            if _is_uuid(instance) and _is_uuid(owner):
+        for names in jobs.values_list("process_instance_id", "execution_id"):
+            instance, owner = map(as_id, names)
+            if instance is not None and owner is not None:
                 rows = instances(using, caller).filter(pk=instance, state__in=RUNNING)
                 root: Any = rows.values_list("root_id", "tenant_id").first()
-                return (root[0], UUID(instance), UUID(owner), root[1]) if root else None
+                return (root[0], instance, owner, root[1]) if root else None
     return None
 
 
@@ -150,27 +152,15 @@ def resource(using: str, row: ProcessDefinition) -> ProcessResource:
     return found
 
 
-def uuid_of(text: str) -> UUID | None:
-    """The id in a text; None if it is none, so that nothing is found."""
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
-
-
-def _is_uuid(text: str) -> bool:
-    return uuid_of(text) is not None
-
-
 def instance_keys(using: str, ids: Collection[str]) -> dict[str, int]:
     """The keys of instances, by their ids as jobs and incidents have them."""
-    known = [id for text in ids if (id := uuid_of(text)) is not None]
+    known = [id for text in ids if (id := as_id(text)) is not None]
     rows = ProcessInstance.objects.using(using).filter(pk__in=known, key__isnull=False)
     return {str(pk): key for pk, key in rows.values_list("pk", "key") if key is not None}
 
 
 def ended(using: str, names: Collection[str]) -> set[str]:
     """Those of the names of awaited instances that have ended."""
-    ids = {id: name for name in names if (id := uuid_of(name.removeprefix(ENDED))) is not None}
+    ids = {id: name for name in names if (id := as_id(name.removeprefix(ENDED))) is not None}
     rows = ProcessInstance.objects.using(using).filter(pk__in=ids).exclude(state__in=RUNNING)
     return {ids[id] for id in rows.values_list("pk", flat=True)}

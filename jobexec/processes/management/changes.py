@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.core.management.base import CommandError
 
+from jobexec.identifiers import as_id
 from jobexec.management.jobs.arguments.values import moment
 from jobexec.processes.engine.inputs import Change, Command
 from jobexec.processes.models import ProcessInstance
@@ -149,17 +150,14 @@ CHANGES: dict[str, Callable[[str, Options], str]] = {
 
 def id_in(text: str) -> UUID:
     """The id that an argument is. Raises CommandError."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise CommandError(f"Expected the id of an instance, got {text!r}.", returncode=2) from None
+    id = as_id(text)
+    if id is None:
+        raise CommandError(f"Expected the id of an instance, got {text!r}.", returncode=2)
+    return id
 
 
 def _target(text: str) -> Target:
-    try:
-        return UUID(text)
-    except ValueError:
-        return text
+    return as_id(text) or text
 
 
 def variables_in(text: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db import router
 from django.db.models import Model, QuerySet
 
+from jobexec.identifiers import as_id
 from jobexec.models import JOB_TABLES, Batch, Job
 
 from ..engine.rows import AT_JOBS, State
@@ -54,23 +55,16 @@ def _jobs_without_tokens(using: str) -> Iterator[Discrepancy]:
         rows = table._base_manager.using(using).filter(lock_owner=None).exclude(execution_id="")
         columns = ("process_instance_id", "execution_id", "failed_activity_id", "pk")
         for page in _pages(rows.order_by("pk").values_list(*columns)):
-            owners = {owner: id for _, owner, *_ in page if (id := _uuid(owner)) is not None}
-            instances = {id for instance, *_ in page if (id := _uuid(instance)) is not None}
+            owners = {owner: id for _, owner, *_ in page if (id := as_id(owner)) is not None}
+            instances = {id for instance, *_ in page if (id := as_id(instance)) is not None}
             ours = set(ProcessInstance.objects.using(using).filter(pk__in=instances).values_list("pk", flat=True))
             known = set(Execution.objects.using(using).filter(pk__in=owners.values()).values_list("pk", flat=True))
             running = ProcessInstance.objects.using(using).filter(pk__in=set(owners.values()) - known)
             known |= set(running.filter(state__in=RUNNING).values_list("pk", flat=True))
             for instance, owner, element, pk in page:
-                of = _uuid(instance)
+                of = as_id(instance)
                 if of in ours and owners.get(owner) not in known:
                     yield Discrepancy(of, f"The job {pk} at {element} belongs to {owner}, which is gone.")
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None  # a job that does not belong to processes
 
 
 def _of_nobody(using: str) -> Iterator[Discrepancy]:

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from jobexec.models import DeadLetterJob
 from jobexec.operations import set_retries as set_retries_of_jobs
-from jobexec.operations.audit import audited, is_on, note
+from jobexec.operations.audit import audited, note
 
 from ..engine.inputs import Cancelled
 from ..exceptions import InstanceOver
@@ -18,7 +18,7 @@ from ..handlers.results import check_variables
 from ..handlers.stepping import change_variables, proceed
 from ..models import ProcessInstance
 from ..store import load
-from .suspend import which
+from .named import tenant_of, which
 
 #: The type of a process instance in the audit log.
 INSTANCE = "processinstance"
@@ -26,9 +26,7 @@ INSTANCE = "processinstance"
 
 def note_instance(using: str, id: UUID, new: Mapping[str, Any]) -> None:
     """Record what an operator does to an instance, in the transaction in which it is done."""
-    if is_on():
-        tenants = ProcessInstance.objects.using(using).filter(pk=id).values_list("tenant_id", flat=True)
-        note(using, INSTANCE, id, new=new, tenant=tenants.first())
+    note(using, INSTANCE, id, new=new, tenant=tenant_of(ProcessInstance, using, id))
 
 
 @audited
@@ -37,7 +35,7 @@ def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | N
 
     Raises InstanceOver if it has ended, or was called by another one: then that one is to be cancelled.
     """
-    database, id = which(instance, using)
+    database, id = which(instance, ProcessInstance, using)
     with transaction.atomic(using=database):
         done = proceed(database, id, Cancelled(id, reason))
         if done is not None:
@@ -54,7 +52,7 @@ def set_retries(
 
     Their incidents are over. Returns how many there were. Raises InvalidJob for a wrong number of retries.
     """
-    database, id = which(instance, using)
+    database, id = which(instance, ProcessInstance, using)
     dead = DeadLetterJob.objects.using(database).filter(process_instance_id=str(id))
     if element is not None:
         dead = dead.filter(failed_activity_id=element)
@@ -65,7 +63,7 @@ def set_retries(
 @audited
 def set_variables(instance: ProcessInstance | UUID, variables: Mapping[str, Any], *, using: str | None = None) -> None:
     """Set variables of a running instance, in a transaction that no step of it overlaps. Raises InstanceOver."""
-    database, id = which(instance, using)
+    database, id = which(instance, ProcessInstance, using)
     given = dict(variables)
     check_variables(given)
     root = load.root_of(database, id)

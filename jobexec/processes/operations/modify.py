@@ -21,14 +21,14 @@ from ..models import ProcessInstance
 from ..models.instance import RUNNING
 from ..store import load
 from .instances import INSTANCE, note_instance
-from .suspend import which
+from .named import which
 
 
 class Modification:
     """Changes of a running instance, collected; nothing happens before :meth:`execute` (Camunda: modification)."""
 
     def __init__(self, instance: ProcessInstance | UUID, using: str | None = None) -> None:
-        self.database, self.instance = which(instance, using)
+        self.database, self.instance = which(instance, ProcessInstance, using)
         self.commands: tuple[Command, ...] = ()
 
     def cancel(self, element: str, *, activity: UUID | None = None) -> Modification:
@@ -78,7 +78,7 @@ def modify_instance(
     instance: ProcessInstance | UUID, commands: Sequence[Command], reason: str = "", *, using: str | None = None
 ) -> None:
     """What :meth:`Modification.execute` does."""
-    database, id = which(instance, using)
+    database, id = which(instance, ProcessInstance, using)
     if not commands:
         raise InvalidJob("commands: expected at least one change, got none.")
     root = load.root_of(database, id)
@@ -108,7 +108,7 @@ def restart(
     InstanceRunning, InvalidJob for a variable that is missing, ProcessInstance.DoesNotExist, and what
     :func:`~jobexec.processes.start` raises.
     """
-    database, id = which(instance, using)
+    database, id = which(instance, ProcessInstance, using)
     with transaction.atomic(using=database):
         row = ProcessInstance.objects.using(database).get(pk=id)
         if row.state in RUNNING:

@@ -17,6 +17,7 @@ from jobexec.operations.audit import audited
 from ..exceptions import InstanceOver
 from ..models import ProcessDefinition, ProcessInstance
 from ..store import definitions, load
+from .named import which
 
 #: An instance, or the key of a process.
 Target = ProcessInstance | UUID | str
@@ -87,7 +88,7 @@ def _instance(
 ) -> tuple[str, UUID]:
     if version is not None or tenant_id is not None:
         raise InvalidJob("version and tenant_id: expected with the key of a process, not with an instance.")
-    return which(target, using)
+    return which(target, ProcessInstance, using)
 
 
 def _wait_for_step(using: str, id: UUID) -> None:
@@ -113,10 +114,3 @@ def _scope(key: str, version: int | None, tenant: str | None, using: str | None)
         raise definitions.unknown(key, "" if tenant is None else f" for the tenant {tenant!r}")
     scope = {"process_definition_key": key}
     return database, scope if tenant is None else scope | {"tenant_id": tenant}
-
-
-def which(instance: ProcessInstance | UUID, using: str | None) -> tuple[str, UUID]:
-    """The database and the id of an instance that a caller names."""
-    if isinstance(instance, ProcessInstance):
-        return using or instance._state.db or router.db_for_write(ProcessInstance), instance.pk
-    return using or router.db_for_write(ProcessInstance), instance

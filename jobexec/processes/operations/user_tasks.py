@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import router, transaction
+from django.db import transaction
 
-from jobexec.operations.audit import audited, is_on, note
+from jobexec.operations.audit import audited, note
 from jobexec.operations.sql.locks import atomic, lock_rows
 
 from ..engine.inputs import Completed, ErrorThrown, Input
@@ -18,6 +18,7 @@ from ..handlers.results import check_variables
 from ..handlers.stepping import proceed
 from ..models import UserTask
 from ..store.suspensions import refuse_step
+from .named import tenant_of, which
 
 Task = UserTask | UUID
 #: The type of a task in the audit log.
@@ -27,7 +28,7 @@ TASK = "usertask"
 @audited
 def claim(task: Task, user: Any, *, override: bool = False, using: str | None = None) -> UserTask:
     """Make a user the assignee, with ``override`` also instead of another. Raises TaskOver if it is done, or taken."""
-    database, id = _which(task, using)
+    database, id = which(task, UserTask, using)
     name = _name(user)
     with transaction.atomic(using=database):
         row = lock_rows(UserTask.objects.using(database).filter(pk=id)).first()
@@ -43,12 +44,11 @@ def claim(task: Task, user: Any, *, override: bool = False, using: str | None = 
 @audited
 def release(task: Task, *, using: str | None = None) -> None:
     """Take the task away from its assignee; its candidates may claim it again."""
-    database, id = _which(task, using)
+    database, id = which(task, UserTask, using)
     with atomic(database):
-        rows = UserTask.objects.using(database).filter(pk=id)
-        done = rows.update(assignee="")
-        if done and is_on():
-            note(database, TASK, id, new={"assignee": ""}, tenant=rows.values_list("tenant_id", flat=True).first())
+        done = UserTask.objects.using(database).filter(pk=id).update(assignee="")
+        if done:
+            note(database, TASK, id, new={"assignee": ""}, tenant=tenant_of(UserTask, database, id))
     if not done:
         raise TaskOver(f"The task {id} is done.")
 
@@ -94,17 +94,11 @@ def _end(using: str, row: UserTask, event: Input, told: Mapping[str, Any]) -> No
 
 
 def _task(task: Task, user: Any, using: str | None) -> tuple[str, UserTask]:
-    database, id = _which(task, using)
+    database, id = which(task, UserTask, using)
     row = UserTask.objects.using(database).filter(pk=id).first()
     if row is None or (user is not None and row.assignee not in ("", _name(user))):
         raise TaskOver(f"The task {id} is done, or another user has it.")
     return database, row
-
-
-def _which(task: Task, using: str | None) -> tuple[str, UUID]:
-    if isinstance(task, UserTask):
-        return using or task._state.db or router.db_for_write(UserTask), task.pk
-    return using or router.db_for_write(UserTask), task
 
 
 def _name(user: Any) -> str:

@@ -14,6 +14,7 @@ from django.urls import reverse
 from jobexec import clock
 from jobexec.admin.common.display import NONE
 from jobexec.models import AuditLog, DeadLetterJob, Job
+from jobexec.processes.admin.forms import VariablesForm
 from jobexec.processes.admin.task_form import form_of
 from jobexec.processes.models import ActivityInstance, Execution, ProcessDefinition, ProcessInstance, UserTask
 from jobexec.processes.operations import statistics
@@ -395,6 +396,18 @@ def test_a_form_of_fields():
     assert "field_secret" not in form.fields
     assert form.fields["field_approved"].initial is True
     assert form.fields["field_way"].choices == [("", NONE), ("road", "By road"), ("air", "air")]
+
+
+def test_the_forms_of_fields_are_of_their_task_alone():
+    label = VariablesForm().fields["variables"].label
+    assert form_of(FIELDS)().fields["variables"].label != label
+    assert VariablesForm().fields["variables"].label == label
+
+
+@pytest.mark.parametrize("odd", ["²", "--5", "many"])
+def test_a_limit_that_is_no_number_limits_nothing(odd):
+    form = form_of([{"id": "a", "type": "long", "constraints": {"min": odd, "max": "7"}}])
+    assert form({"field_a": "7"}).is_valid() and not form({"field_a": "8"}).is_valid()
 
 
 def test_a_form_of_fields_refuses_what_its_model_does():

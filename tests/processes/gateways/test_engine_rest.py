@@ -6,6 +6,7 @@ from django.test import Client
 
 from jobexec.models import AuditLog, Suspension
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessDeployment, ProcessInstance, UserTask
+from jobexec.sensitive import HIDDEN
 from tests.gateways.engine_rest import EngineRest
 
 from .models import APPROVE, AWAIT, BROKEN, CATCH, MESSAGE, PAY, SIGNAL, chain, run
@@ -88,6 +89,9 @@ class TestDeployment:
         assert (
             rest.get("/process-definition", key="order", latestVersion="true", tenantIdIn="north")[1][0]["version"] == 1
         )
+        latest = rest.get("/process-definition", latestVersion="true", sortBy="version", sortOrder="desc")[1]
+        assert [(each["version"], each["tenantId"]) for each in latest] == [(2, None), (1, "north")]
+        assert rest.get("/process-definition/count", latestVersion="true")[1] == {"count": 2}
         assert rest.get("/process-definition", key="other")[1] == []
         assert rest.get("/process-definition/count", key="order")[1] == {"count": 3}
         (id,) = new
@@ -136,7 +140,9 @@ class TestStart:
 def test_instances_and_variables(alias, rest):
     deployed()
     one = started(rest, businessKey="1", variables={"a": {"value": {"b": [1]}, "type": "Json"}})["id"]
-    two = started(rest, businessKey="2", variables={"password": {"value": "secret"}})["id"]
+    made = started(rest, businessKey="2", variables={"password": {"value": "secret"}}, withVariablesInReturn=True)
+    two = made["id"]
+    assert made["variables"]["password"]["value"] == HIDDEN
     assert [each["id"] for each in rest.get("/process-instance", businessKey="2")[1]] == [two]
     assert [each["id"] for each in rest.post("/process-instance", processInstanceIds=[one, "odd"])[1]] == [one]
     assert rest.get("/process-instance/count", processDefinitionKey="order")[1] == {"count": 2}

@@ -13,12 +13,12 @@ from jobexec.processes.flows.builder import Flow
 from jobexec.processes.handlers.registry import service_task
 from jobexec.processes.models import ActivityInstance, Execution, ProcessInstance, UserTask
 from jobexec.processes.operations.deploy import deploy
-from jobexec.processes.operations.instances import cancel, set_retries
+from jobexec.processes.operations.instances import cancel, set_retries, set_variables
 from jobexec.processes.operations.modify import modify, restart
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.suspend import activate, suspend
-from jobexec.processes.operations.user_tasks import complete
-from tests.processes.support.bpmn import process
+from jobexec.processes.operations.user_tasks import claim, complete, release
+from tests.processes.support.bpmn import around, process
 
 DONE = []
 
@@ -206,3 +206,23 @@ def test_they_are_in_the_audit_log(alias, order):
             {"started": str(again.pk), "commands": ["before ship"]},
         ),
     ]
+
+
+def test_the_audit_log_has_the_tenant_of_what_is_changed(alias):
+    pytest.importorskip("lxml")
+    deploy(("p.bpmn", process(around('<userTask id="x"/>'))), tenant_id="north", using=alias)
+    row = start("p", tenant_id="north", using=alias)
+    task = UserTask.objects.using(alias).get()
+    changes = (
+        lambda: claim(task, "anna", using=alias),
+        lambda: release(task, using=alias),
+        lambda: set_variables(row, {"amount": 5}, using=alias),
+        lambda: modify(row, using=alias).start_before("x").execute(),
+        lambda: cancel(row, using=alias),
+    )
+    for change in changes:
+        with acting(Operator(OperatorType.USER, "anna")):
+            change()
+    rows = AuditLog.objects.using(alias).order_by("pk").values_list("verb", "tenant_id")
+    verbs = ("claim", "release", "set_variables", "modify_instance", "cancel")
+    assert list(rows) == [(verb, "north") for verb in verbs]

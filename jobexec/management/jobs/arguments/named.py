@@ -8,9 +8,9 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 
 from jobexec.exceptions import JobNotFound
+from jobexec.identifiers import as_id
 from jobexec.operations.external import find_external_job
 from jobexec.operations.query.values import as_key
-from jobexec.operations.targets.lookup import as_id
 
 from ..output.screen import usage
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from jobexec import clock
-from jobexec.operations.targets.lookup import as_id
+from jobexec.identifiers import as_id
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?) ?([smhd])")

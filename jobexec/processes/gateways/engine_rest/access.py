@@ -6,16 +6,16 @@ from typing import Any, NoReturn
 
 from django.http import HttpRequest
 
-from jobexec.gateways.auth import client_of, operator_of
 from jobexec.gateways.rest.camunda7.bodies import Body
 from jobexec.gateways.rest.camunda7.errors import EngineError, invalid
 from jobexec.gateways.rest.camunda7.variables import to_json
 from jobexec.gateways.rest.common import caller_of, database
-from jobexec.operations.audit import acting
+from jobexec.sensitive import hide
 
-from ...models import ProcessDefinition, ProcessInstance, UserTask
+from ...models import ProcessDefinition, ProcessInstance, UserTask, Variable
 from ...models.instance import RUNNING
 from .. import found
+from .queries import ids
 
 
 def missing(message: str) -> NoReturn:
@@ -41,7 +41,7 @@ def definition_by_key(request: HttpRequest, key: str, tenant: str | None = None)
 
 def instance_by_id(request: HttpRequest, id: str, *, running: bool = True) -> ProcessInstance:
     rows = found.instances(database(), caller_of(request))
-    row = rows.filter(pk__in=[uuid] if (uuid := found.uuid_of(id)) else []).first()
+    row = rows.filter(ids("pk")(id)).first()
     if row is None or (running and row.state not in RUNNING):
         missing(f"Process instance with id {id} does not exist")
     return row
@@ -49,8 +49,14 @@ def instance_by_id(request: HttpRequest, id: str, *, running: bool = True) -> Pr
 
 def task_by_id(request: HttpRequest, id: str) -> UserTask:
     rows = found.tasks(database(), caller_of(request))
-    row = rows.filter(pk__in=[uuid] if (uuid := found.uuid_of(id)) else []).first()
+    row = rows.filter(ids("pk")(id)).first()
     return row or missing(f"No matching task with id {id}")
+
+
+def values_of(row: ProcessInstance) -> dict[str, Any]:
+    """The variables of an instance that runs, or that it ended with, without what is sensitive."""
+    running = Variable.objects.using(database()).filter(scope_id=row.pk).values_list("name", "value")
+    return dict(hide(row.final_variables or dict(running)))
 
 
 def tenant_of(body: Body) -> str:
@@ -59,9 +65,3 @@ def tenant_of(body: Body) -> str:
 
 def variables_in(body: Body, name: str = "variables") -> dict[str, Any]:
     return to_json(body.mapping(name), name)
-
-
-def acting_of(request: HttpRequest) -> Any:
-    """Messages of gateways are work, and are not in the audit log; those that are delivered to processes are."""
-    address = str(request.META.get("REMOTE_ADDR") or "")
-    return acting(operator_of(client_of(request), "REST", address))

@@ -133,4 +133,4 @@ def _activity(body: Body, path: str, name: str) -> Any:
     text = body.text(name)
     if text is None:
         return None
-    return found.uuid_of(text.rpartition(":")[2]) or missing(f"{path}.{name}: there is no activity instance {text}")
+    return as_id(text.rpartition(":")[2]) or missing(f"{path}.{name}: there is no activity instance {text}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.core.exceptions import SuspiciousOperation
-from django.db.models import Max, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.http.multipartparser import MultiPartParserError
 
@@ -14,13 +14,13 @@ from jobexec.gateways.rest.camunda7.errors import invalid
 from jobexec.gateways.rest.camunda7.variables import to_typed
 from jobexec.gateways.rest.common import caller_of, database, json_answer
 
-from ...models import ProcessDefinition, ProcessDeployment, Variable
+from ...models import ProcessDefinition, ProcessDeployment
 from ...store.suspensions import suspended_definition_rows
 from .. import found, verbs
 from . import shown
-from .access import definition_by_id, definition_by_key, variables_in
+from .access import definition_by_id, definition_by_key, values_of, variables_in
 from .changes import instructions
-from .queries import TENANTS, WITHOUT_TENANT, Query, equals
+from .queries import TENANTS, WITHOUT_TENANT, Query, equals, ids
 
 _QUERY = Query(
     texts={
@@ -30,7 +30,7 @@ _QUERY = Query(
         "name": equals("name"),
         "version": lambda value: Q(version=value) if value.isdecimal() and len(value) < 10 else Q(pk__in=[]),
         "versionTag": equals("version_tag"),
-        "deploymentId": lambda value: Q(deployment_id__in=[id] if (id := found.uuid_of(value)) else []),
+        "deploymentId": ids("deployment_id"),
     },
     lists=TENANTS
     | {
@@ -76,28 +76,25 @@ def create_deployment(request: HttpRequest) -> HttpResponse:
     return json_answer(shown.deployment(of, made))
 
 
-def _rows(request: HttpRequest) -> Q:
+def _rows(request: HttpRequest) -> QuerySet[ProcessDefinition]:
     """``latestVersion``: the highest version of each key of each tenant."""
+    rows = found.definitions(database(), caller_of(request)).defer("model")
     if request.GET.get("latestVersion", "").lower() != "true":
-        return Q()
-    groups = found.definitions(database(), caller_of(request)).order_by().values("key", "tenant_id")
-    if key := request.GET.get("key"):
-        groups = groups.filter(key=key)
-    latest = Q(pk__in=[])
-    for group in groups.annotate(last=Max("version"))[:1000]:
-        latest |= Q(key=group["key"], tenant_id=group["tenant_id"], version=group["last"])
-    return latest
+        return rows
+    later = ProcessDefinition.objects.using(database()).filter(
+        key=OuterRef("key"), tenant_id=OuterRef("tenant_id"), version__gt=OuterRef("version")
+    )
+    return rows.filter(~Exists(later))
 
 
 @endpoint("GET", permission="search")
 def definitions(request: HttpRequest) -> HttpResponse:
-    rows = found.definitions(database(), caller_of(request)).defer("model").filter(_rows(request))
-    return _QUERY.page(request, rows, lambda page: shown.definitions(database(), page))
+    return _QUERY.page(request, _rows(request), lambda page: shown.definitions(database(), page))
 
 
 @endpoint("GET", permission="search")
 def count(request: HttpRequest) -> HttpResponse:
-    return _QUERY.count(request, found.definitions(database(), caller_of(request)).filter(_rows(request)))
+    return _QUERY.count(request, _rows(request))
 
 
 @endpoint("GET", permission="search")
@@ -152,6 +149,5 @@ def _start(request: HttpRequest, definition: ProcessDefinition) -> HttpResponse:
     )
     answer = shown.instances(database(), [row])[0]
     if body.flag("withVariablesInReturn"):
-        values = Variable.objects.using(database()).filter(scope_id=row.pk).values_list("name", "value")
-        answer["variables"] = to_typed(row.final_variables or dict(values))
+        answer["variables"] = to_typed(values_of(row))
     return json_answer(answer)

@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 
+from jobexec.gateways.auth import acting_as_client
 from jobexec.gateways.rest.camunda7.bodies import Body, body_of
 from jobexec.gateways.rest.camunda7.endpoint import endpoint
 from jobexec.gateways.rest.camunda7.errors import EngineError, invalid
@@ -15,7 +16,6 @@ from jobexec.gateways.rest.camunda7.variables import NOTE, to_json, to_typed
 from jobexec.gateways.rest.common import caller_of, database, json_answer, nothing
 from jobexec.models import Incident, IncidentState
 from jobexec.operations.external.types import Caller
-from jobexec.sensitive import hide
 
 from ...engine.rows import SubscriptionKind
 from ...exceptions import MismatchingMessage
@@ -25,7 +25,7 @@ from ...operations.query import is_value, value_is
 from ...store.suspensions import suspended_rows
 from .. import found, verbs
 from . import shown
-from .access import acting_of, instance_by_id, missing, tenant_of, variables_in
+from .access import instance_by_id, missing, tenant_of, values_of, variables_in
 from .queries import TENANTS, WITHOUT_TENANT, Query, equals, id_lists, ids
 
 _TEXTS = {
@@ -121,14 +121,9 @@ show = endpoint("GET", permission="search")(_show)
 delete = endpoint("DELETE", permission="update")(_delete)
 
 
-def _values(row: ProcessInstance) -> dict[str, Any]:
-    values = Variable.objects.using(database()).filter(scope_id=row.pk).values_list("name", "value")
-    return dict(hide(dict(values)))
-
-
 def _variables(request: HttpRequest, id: str) -> HttpResponse:
     deserialize = request.GET.get("deserializeValues", "true").lower() != "false"
-    return json_answer(to_typed(_values(instance_by_id(request, id)), deserialize=deserialize))
+    return json_answer(to_typed(values_of(instance_by_id(request, id)), deserialize=deserialize))
 
 
 def _change_variables(request: HttpRequest, id: str) -> HttpResponse:
@@ -145,7 +140,7 @@ change_variables = endpoint("POST", permission="update")(_change_variables)
 
 def _variable(request: HttpRequest, id: str, name: str) -> HttpResponse:
     deserialize = request.GET.get("deserializeValue", "true").lower() != "false"
-    values = _values(instance_by_id(request, id))
+    values = values_of(instance_by_id(request, id))
     some = {each: values[each] for each in (name, f"{name}{NOTE}") if each in values}
     typed = to_typed(some, deserialize=deserialize)
     return json_answer(
@@ -203,7 +198,7 @@ def incident_count(request: HttpRequest) -> HttpResponse:
 
 @endpoint("GET", permission="search")
 def incident(request: HttpRequest, id: str) -> HttpResponse:
-    row = _incidents(request).filter(pk__in=[uuid] if (uuid := found.uuid_of(id)) else []).first()
+    row = _incidents(request).filter(ids("pk")(id)).first()
     return json_answer(shown.incident(row or missing(f"No matching incident with id {id}")))
 
 
@@ -217,7 +212,7 @@ def message(request: HttpRequest) -> HttpResponse:
     given = {"variables": variables_in(body, "processVariables"), "tenant_id": tenant, "caller": caller}
     given |= {"all": body.flag("all"), "business_key": body.text("businessKey")}
     try:
-        with acting_of(request):
+        with acting_as_client(request):
             rows = _correlate(body, name, given, caller)
     except MismatchingMessage as error:
         raise EngineError(400, "RestException", str(error)) from error
@@ -243,15 +238,16 @@ def _matching(name: str, tenant: str, keys: dict[str, Any], id: str | None) -> l
         kind=SubscriptionKind.MESSAGE.value, name=name, tenant_id=tenant, instance_id__isnull=False
     )
     if id is not None:
-        rows = rows.filter(instance_id__in=[uuid] if (uuid := found.uuid_of(id)) else [])
+        rows = rows.filter(ids("instance_id")(id))
     for variable, value in keys.items():
         equal = Variable.objects.using(database()).filter(value_is(value), name=variable)
         rows = rows.filter(instance_id__in=equal.values("scope_id"))
-    ids = {each for each in rows.values_list("instance_id", flat=True) if each is not None}
+    instances = {each for each in rows.values_list("instance_id", flat=True) if each is not None}
     for variable, value in keys.items():
-        of_them = Variable.objects.using(database()).filter(name=variable, scope_id__in=ids)
-        ids = {id for id, stored in of_them.values_list("scope_id", "value") if is_value(stored, value)}
-    return sorted(ids)
+        of_them = Variable.objects.using(database()).filter(name=variable, scope_id__in=instances)
+        stored_values = of_them.values_list("scope_id", "value")
+        instances = {id for id, stored in stored_values if is_value(stored, value)}
+    return sorted(instances)
 
 
 def _result(row: ProcessInstance) -> dict[str, Any]:
@@ -266,7 +262,7 @@ def signal(request: HttpRequest) -> HttpResponse:
     body = body_of(request)
     if body.has("executionId"):
         raise invalid("executionId: expected none: a signal goes to all that wait for it.")
-    with acting_of(request):
+    with acting_as_client(request):
         verbs.broadcast_signal(
             database(),
             body.needed_text("name"),

@@ -14,17 +14,16 @@ from jobexec.gateways.rest.camunda7.errors import invalid
 from jobexec.gateways.rest.camunda7.queries import page_of
 from jobexec.gateways.rest.camunda7.times import moment
 from jobexec.gateways.rest.common import json_answer
-
-from ..found import uuid_of
+from jobexec.identifiers import as_id
 
 
 def ids(column: str) -> Callable[[str], Q]:
     """The condition that a UUID is in a column; another text finds nothing."""
-    return lambda value: Q(**{f"{column}__in": [id] if (id := uuid_of(value)) else []})
+    return lambda value: Q(**{f"{column}__in": [id] if (id := as_id(value)) else []})
 
 
 def id_lists(column: str) -> Callable[[list[str]], Q]:
-    return lambda values: Q(**{f"{column}__in": [id for value in values if (id := uuid_of(value))]})
+    return lambda values: Q(**{f"{column}__in": [id for value in values if (id := as_id(value))]})
 
 
 def equals(column: str) -> Callable[[str], Q]:

@@ -9,15 +9,14 @@ from jobexec.gateways.rest.camunda7.bodies import body_of
 from jobexec.gateways.rest.camunda7.endpoint import endpoint
 from jobexec.gateways.rest.camunda7.variables import to_typed
 from jobexec.gateways.rest.common import caller_of, database, json_answer, nothing
-from jobexec.sensitive import hide
 
-from ...models import ProcessInstance, TaskCandidate, Variable
+from ...models import ProcessInstance, TaskCandidate
 from ...models.instance import RUNNING
 from ...operations import user_tasks
 from ...store.suspensions import suspended_rows
 from .. import found, verbs
 from . import shown
-from .access import task_by_id, variables_in
+from .access import task_by_id, values_of, variables_in
 from .queries import TENANTS, WITHOUT_TENANT, Query, equals, id_lists, ids
 
 
@@ -132,8 +131,7 @@ def complete(request: HttpRequest, id: str) -> HttpResponse:
     if not body.flag("withVariablesInReturn"):
         return nothing()
     instance = ProcessInstance.objects.using(database()).get(pk=row.instance_id)
-    values = Variable.objects.using(database()).filter(scope_id=instance.pk).values_list("name", "value")
-    return json_answer(to_typed(hide(instance.final_variables or dict(values))))
+    return json_answer(to_typed(values_of(instance)))
 
 
 @endpoint("POST", permission="tasks")

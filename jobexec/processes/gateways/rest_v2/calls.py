@@ -33,7 +33,7 @@ from jobexec.gateways.rest.camunda8.values import (
 )
 from jobexec.gateways.rest.common import caller_of, database, in_database, json_answer, nothing
 from jobexec.gateways.rest.waiting_room import release_thread
-from jobexec.operations.audit import acting, carried
+from jobexec.operations.audit import carried
 from jobexec.operations.history.keys import next_keys
 
 from ...models import ProcessDefinition, ProcessInstance
@@ -237,7 +237,7 @@ _CORRELATED = Response[[int, ProcessInstance]](
 )
 def correlation(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
     """POST /messages/correlation."""
-    with _acting(request):
+    with auth.acting_as_client(request):
         (row,) = verbs.correlate_message(
             database(),
             body["name"],
@@ -267,7 +267,7 @@ _BROADCAST = Response[[int, str]](
 def broadcast(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
     """POST /signals/broadcast."""
     tenant = zeebe_format.tenant_id(body["tenantId"])
-    with _acting(request):
+    with auth.acting_as_client(request):
         key = verbs.broadcast_signal(
             database(), body["signalName"], body["variables"], tenant_id=tenant, caller=caller_of(request)
         )
@@ -324,9 +324,3 @@ def completion(request: HttpRequest, body: Mapping[str, Any], user_task_key: int
     row = found.task(database(), caller_of(request), user_task_key)
     user_tasks.complete(row, body["variables"], using=database())
     return nothing()
-
-
-def _acting(request: HttpRequest) -> Any:
-    """Messages of gateways are work, and are not in the audit log; those that are delivered to processes are."""
-    address = str(request.META.get("REMOTE_ADDR") or "")
-    return acting(auth.operator_of(client_of(request), "REST", address))

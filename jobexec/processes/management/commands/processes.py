@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import router
+from django.db.models import Count
 
 from jobexec import clock
 from jobexec.exceptions import JobExecError
@@ -76,20 +77,21 @@ class Command(BaseCommand):
             self.stdout.write("Nothing has changed." if files else "There are no files to deploy.")
 
     def _list(self, using: str, options: dict[str, Any]) -> None:
-        rows = ProcessDefinition.objects.using(using).order_by("key", "tenant_id", "-version", "-deploy_time")
-        latest = {(row.key, row.tenant_id): row for row in reversed(list(rows.defer("model")))}
-        found = []
-        for key in sorted(latest):
-            row = latest[key]
-            running = ProcessInstance.objects.using(using).filter(definition_key=row.key, state="active")
-            found.append({"key": row.key, "version": row.version, "tenant": row.tenant_id, "running": running.count()})
+        active = ProcessInstance.objects.using(using).filter(state="active").order_by()
+        running = dict(active.values_list("definition_id").annotate(Count("pk")))
+        rows = ProcessDefinition.objects.using(using).order_by("version", "deploy_time")
+        latest: dict[tuple[str, str], dict[str, Any]] = {}
+        for id, key, version, tenant in rows.values_list("pk", "key", "version", "tenant_id"):
+            count = running.get(id, 0) + latest.get((key, tenant), {"running": 0})["running"]
+            latest[key, tenant] = {"key": key, "version": version, "tenant": tenant, "running": count}
+        found = [latest[each] for each in sorted(latest)]
         if options["json"]:
             self.stdout.write(json.dumps(found, indent=2))
             return
         for each in found:
-            version = f"version {each['version']}" if each["version"] else "a flow"
+            what = f"version {each['version']}" if each["version"] else "a flow"
             tenant = f" of {each['tenant']}" if each["tenant"] else ""
-            self.stdout.write(f"{each['key']}{tenant}: {version}, {each['running']} running")
+            self.stdout.write(f"{each['key']}{tenant}: {what}, {each['running']} running")
 
     def _start(self, using: str, options: dict[str, Any]) -> None:
         row = start(

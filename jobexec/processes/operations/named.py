@@ -1,0 +1,24 @@
+"""The row that a caller names, by itself or by its id."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db import router
+from django.db.models import Model
+
+from jobexec.operations.audit import is_on
+
+
+def which(named: Model | UUID, model: type[Model], using: str | None) -> tuple[str, UUID]:
+    """The database and the id of the row."""
+    if isinstance(named, Model):
+        return using or named._state.db or router.db_for_write(model), named.pk
+    return using or router.db_for_write(model), named
+
+
+def tenant_of(model: type[Model], using: str, id: UUID) -> Any:
+    """The tenant of the row, for the audit log; not queried if nobody's change is recorded."""
+    rows = model._base_manager.using(using).filter(pk=id)
+    return rows.values_list("tenant_id", flat=True).first() if is_on() else None
