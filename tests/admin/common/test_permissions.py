@@ -185,7 +185,7 @@ def a_failure_group(action: str) -> FailureGroup:
     data.dead_letter()
     if action == "acknowledge":
         return data.failure_group()
-    quiet = {"acknowledged_at": clock.now()} if action == "reopen" else {}
+    quiet: dict[str, Any] = {"acknowledged_at": clock.now()} if action == "reopen" else {}
     return data.failure_group(assigned_to="anna", **quiet)
 
 
