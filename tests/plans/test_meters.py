@@ -120,11 +120,12 @@ def test_what_is_shown_of_a_subject_reads_no_large_table_as_a_whole(alias: str) 
     make_row(Job, alias, handler_type="tests.pay")
     fill(alias, Incident, state="open", timestamp=clock.now(alias), category="default")
     scan = {"postgresql": "Seq Scan on {}", "mysql": "'{}', 'ALL'", "sqlite": "SCAN {}')"}[connections[alias].vendor]
-    for table, look in (
+    looks: list[tuple[type[Any], Any]] = [
         (Job, lambda: subjects.standing_of(alias, "handler", "tests.pay")),
         (DeadLetterJob, lambda: subjects.standing_of(alias, "handler", "tests.pay")),
         (Job, lambda: subjects.backlog(alias, ["default", "mail"])),
         (Incident, lambda: subjects.groups_of(alias, "handler", "tests.pay")),
-    ):
+    ]
+    for table, look in looks:
         for plan in plans(alias, table, look):
             assert scan.format(table._meta.db_table) not in plan, plan

@@ -10,7 +10,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from jobexec.models import BATCH_HANDLERS, ExclusiveLock
+from jobexec.models import BATCH_HANDLERS, ExclusiveLock, ExecutorNode
 
 from . import display
 
@@ -49,22 +49,25 @@ def instance_link(site: str, instance: str, tenant: str = "") -> SafeString | st
     return display.link(url, instance) if url else instance
 
 
+def titled(kind: str, name: str) -> str:
+    """What a page is about, in words."""
+    texts = {"handler": _("Handler %(name)s"), "category": _("Category %(name)s"), "tenant": _("Tenant %(name)s")}
+    return texts[kind] % {"name": name}
+
+
 def links_of(request: HttpRequest, site: str, row: Any) -> list[SafeString]:
     """Links to the pages of what a row names: its process instance, handler, category and tenant."""
     found = []
     instance = row.instance if isinstance(row, ExclusiveLock) else getattr(row, "process_instance_id", "")
     if isinstance(instance, str) and (url := instance and instance_url(site, instance, _text(row, "tenant_id"))):
         found.append(display.link(url, _("Process instance %(name)s") % {"name": instance}))
-    texts = {
-        "handler": _("Handler %(name)s"),
-        "category": _("Category %(name)s"),
-        "tenant": _("Tenant %(name)s"),
-    }
     for column, kind in _SUBJECTS.items():
         value = _text(row, column)
         url = subject_url(site, kind, value) if value and value not in BATCH_HANDLERS else ""
         if url:
-            found.append(display.link(url, texts[kind] % {"name": value.rpartition(".")[2] or value}))
+            found.append(display.link(url, titled(kind, value.rpartition(".")[2] or value)))
+    if isinstance(row, ExecutorNode) and (url := running_url(site)):
+        found.append(display.link(url, _("Running now")))
     return found
 
 

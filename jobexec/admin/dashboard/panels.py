@@ -26,6 +26,7 @@ from jobexec.operations.schedules.words import in_words
 
 from ..common import display, node_columns
 from ..common.page_links import running_url, subject_url
+from ..history.failure_group import standing_badge
 from .visible_tables import VisibleTables
 
 _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
@@ -103,6 +104,8 @@ def failures(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
             "exception": found.group.exception,
             "message": display.shortened(found.group.message, 100),
             "url": visible.page(FailureGroup, found.group.pk),
+            "badge": standing_badge(found.group, seen.now) if found.group.quiet(seen.now) else "",
+            "assigned_to": found.group.assigned_to,
             "count": number_format(found.group.count, force_grouping=True),
             "last": display.relative(found.group.last_time, seen.now),
             "first": display.relative(found.group.first_time, seen.now),

@@ -26,7 +26,7 @@ REFRESH_SECONDS = 10
 
 
 def running_view(request: HttpRequest, site: AdminSite) -> HttpResponse:
-    """The page; it needs the permission to view nodes, and for the jobs that to view jobs."""
+    """The page; it needs the permission to view nodes, and for the jobs that to view jobs. ``?body=1``: its content."""
     page = Page(request, site, router.db_for_read(Job))
     if page.admin(ExecutorNode) is None:
         raise PermissionDenied
@@ -34,7 +34,8 @@ def running_view(request: HttpRequest, site: AdminSite) -> HttpResponse:
     rows = list(ExecutorNode.objects.using(page.using).order_by("name", "start_time", "id")[:NODES_SHOWN])
     said = _progress(page.using, [each for row in rows for each in _reported(row)])
     return page.render(
-        "admin/jobexec/pages/running.html",
+        # The script that keeps it fresh asks for the changing part.
+        f"admin/jobexec/pages/{'running_body' if 'body' in request.GET else 'running'}.html",
         _("Running now"),
         {
             "nodes": [_node(page, row, said, now) for row in rows],

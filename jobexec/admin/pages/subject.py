@@ -30,6 +30,7 @@ from jobexec.operations.reports.resources import resource_status
 
 from ..common import display
 from ..common.job_log_columns import log_badge
+from ..common.page_links import titled
 from ..dashboard import flow
 from ..dashboard.choice import PERIODS
 from ..history.failure_group import standing_badge
@@ -72,11 +73,10 @@ class _Subject(Page):
         }
         if all(part is None for part in parts.values()):
             raise PermissionDenied
-        titles = {"handler": _("Handler"), "category": _("Category"), "tenant": _("Tenant")}
         scope = _SCOPES[self.kind]
         return self.render(
             "admin/jobexec/pages/subject.html",
-            f"{titles[self.kind]} {self.value}",
+            titled(self.kind, self.value),
             {
                 "kind": self.kind,
                 "value": self.value,

@@ -156,6 +156,7 @@ class TestInstance:
         dead = data.dead_letter()
         asked = admin.post(instance(), {})
         assert f"{HANDLER}: 1" in asked.content.decode()
+        assert "Jobs of the process instance order-4711: 2" in asked.content.decode()
         assert Job.objects.count() == 2
         done = admin.post(instance(), {"_apply": "1"})
         assert done["Location"] == instance()
@@ -203,6 +204,13 @@ class TestRunningNow:
         assert "30 / 120" in text
         assert subject("handler", HANDLER) in text
         assert "add/?scope=category&amp;value=default" in text
+
+    def test_its_script_asks_for_the_changing_part(self, admin):
+        node = data.node()
+        assert 'data-url="?body=1"' in text_of(admin, RUNNING)
+        text = text_of(admin, f"{RUNNING}?body=1")
+        assert node.name in text
+        assert "<html" not in text
 
     def test_a_category_is_paused_there(self, admin):
         add = f"{list_url(Suspension)}add/"
