@@ -91,7 +91,7 @@ class _Instance(Page):
             raise PermissionDenied
         entries = [] if log is None else list(log.defer("exception_stack").order_by("-pk")[: LOG_SHOWN + 1])
         entries.sort(key=lambda entry: entry.timestamp, reverse=True)  # of several nodes, written in groups
-        jobs, incidents = self.jobs(), self.incidents()
+        jobs, incidents, links = self.jobs(), self.incidents(), self.links()
         if self.tenants is not None and not (entries or jobs or incidents):
             raise Http404  # the same answer for instances that never existed and for those of other tenants
         return self.render(
@@ -99,9 +99,10 @@ class _Instance(Page):
             _("Process instance %(id)s") % {"id": self.instance},
             {
                 "instance": self.instance,
-                "links": self.links(),
+                "links": links,
                 "suspension": self.suspension(SuspensionScope.PROCESS_INSTANCE, self.instance),
-                "may_cancel": self.may("cancel_job") and any(each["waits"] for each in jobs or []),
+                # An app whose steps are jobs cancels its instances itself.
+                "may_cancel": self.may("cancel_job") and not links and any(each["waits"] for each in jobs or []),
                 "jobs": None if jobs is None else jobs[:JOBS_SHOWN],
                 "lists": self.lists(),
                 "incidents": incidents,
@@ -269,20 +270,22 @@ class _Instance(Page):
         back = instance_url(self.site.name, self.instance, self.tenant or "")
         if self.tenant is None:
             back = f"{self.request.path}?{self.request.GET.urlencode()}"
+        if self.links():
+            messages.error(self.request, _("Its jobs carry it on: cancel it on its own page."))
+            return HttpResponseRedirect(back)
         if "_apply" in self.request.POST:
             try:
                 self._cancel([rows for _table, rows in tables])
             except JobExecError as error:
                 messages.error(self.request, str(error))
             return HttpResponseRedirect(back)
-        meant = [each for _table, rows in tables for each in meant_jobs(rows)]
         return self.render(
             "admin/jobexec/pages/cancel_instance.html",
             _("Cancel"),
             {
                 "instance": self.instance,
                 "warning": VERBS["cancel"].warning,
-                "meant": meant,
+                "meant": meant_jobs(*(rows for _table, rows in tables)),
                 "back": back,
                 "count": CappedCount.total(*(CappedCount.of(rows) for _table, rows in tables)),
             },

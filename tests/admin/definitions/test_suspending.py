@@ -22,6 +22,7 @@ def test_it_asks_what_then_shows_how_much_then_does_it(admin):
     assert b'name="value"' in admin.get(URL).content
     asked = admin.post(URL, TENANT)
     assert [int(table["count"]) for table in asked.context["affected"]] == [1, 1, 0, 0]
+    assert asked.context["meant"] == ["shop.jobs.charge_card of tenant acme: 2"]
     assert not Suspension.objects.exists()
     response = admin.post(URL, {**TENANT, "_confirmed": "1"})
     assert response["Location"] == list_url(Suspension)
@@ -53,7 +54,7 @@ def test_with_dates_and_without_existing_jobs(admin, settings):
         {},
         {"scope": "tenant_id"},
         {"scope": "id", "value": "x"},
-        {"scope": "category", "value": "x"},
+        {"scope": "handler_type", "value": "x"},
         {**TENANT, "until": "2001-01-01T00:00:00"},
         {**TENANT, "value": "x" * 256},
     ],

@@ -155,7 +155,7 @@ class TestInstance:
         other = data.make(Job, process_instance_id="another")
         dead = data.dead_letter()
         asked = admin.post(instance(), {})
-        assert f"{HANDLER}: 1" in asked.content.decode()
+        assert f"{HANDLER}: 2" in asked.content.decode()
         assert "Jobs of the process instance order-4711: 2" in asked.content.decode()
         assert Job.objects.count() == 2
         done = admin.post(instance(), {"_apply": "1"})
@@ -164,6 +164,16 @@ class TestInstance:
         assert not TimerJob.objects.exists()
         assert DeadLetterJob.objects.get() == dead
         assert [(row.verb, row.operator, row.count) for row in AuditLog.objects.all()] == [("cancel", "admin", 2)]
+
+    def test_the_instance_of_an_app_is_cancelled_by_that_app(self, admin, monkeypatch):
+        monkeypatch.setattr("jobexec.admin.pages.instance.INSTANCE_PAGES", [lambda *asked: "its own page"])
+        data.make(Job)
+        text = text_of(admin, instance())
+        assert "its own page" in text
+        assert "Cancel its jobs" not in text
+        response = admin.post(instance(), {"_apply": "1"})
+        assert admin.told(response) == [("error", "Its jobs carry it on: cancel it on its own page.")]
+        assert Job.objects.count() == 1
 
     def test_a_batch_cancels_very_many(self, admin, monkeypatch):
         monkeypatch.setattr("jobexec.admin.pages.instance.BATCH_ABOVE", 2)
