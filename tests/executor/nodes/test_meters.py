@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from django.db import OperationalError
 
+from jobexec import clock
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
 from jobexec.exceptions import RetryIn
@@ -22,7 +23,7 @@ from jobexec.models import DeadLetterJob, FailureGroup, Job, MeterLog, TimerJob
 from jobexec.operations import cancel
 from jobexec.operations.nodes.leases import declare_dead
 from jobexec.operations.reports import meters
-from jobexec.operations.reports.subjects import meter_of
+from jobexec.operations.reports.subjects import meter_of, runs_of
 from jobexec.operations.values.acquired_job import Acquisition
 from jobexec.operations.values.failure import Failure
 from jobexec.operations.values.histogram import KEYS
@@ -208,6 +209,13 @@ class TestExecutor:
         (group,) = FailureGroup.objects.using(alias).all()
         assert (group.count, group.exception, group.handler_type) == (5, "ZeroDivisionError", "tests.bad")
         assert set(DeadLetterJob.objects.using(alias).values_list("fingerprint", flat=True)) == {group.fingerprint}
+        now = clock.now(alias) + timedelta(seconds=1)
+        found = {
+            name: runs_of(alias, kind, name, now, timedelta(hours=1))
+            for kind, name in (("handler", "tests.good"), ("handler", "tests.bad"), ("category", "default"))
+        }
+        counts = {name: (runs.all_succeeded, runs.all_failed) for name, runs in found.items()}
+        assert counts == {"tests.good": (20, 0), "tests.bad": (0, 5), "default": (20, 5)}
 
     def test_so_are_those_of_the_lane(self, alias, make_executor, handle):
         async def good():
