@@ -109,9 +109,9 @@ class Action:
         """The reason, by key, why selected rows are no longer in the list."""
         return dict.fromkeys(keys, _("it is no longer in the list"))
 
-    def jobs(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def jobs(self, queryset: QuerySet[Any]) -> list[QuerySet[Any]]:
         """The rows by whose handlers and tenants the question tells what is meant."""
-        return queryset
+        return [queryset]
 
     def choices(self, using: str) -> list[str]:
         """Suggestions for the text field of the form."""
@@ -152,7 +152,7 @@ class Action:
             "media": modeladmin.media,
             "count": CappedCount.of(queryset),
             "large": large,
-            "meant": meant_jobs(self.jobs(queryset)),
+            "meant": meant_jobs(*self.jobs(queryset)),
             "rows": queryset.only("pk", self.name_column)[:ROWS_SHOWN],
             "choices": self.choices(queryset.db),
             "checkbox_name": ACTION_CHECKBOX_NAME,

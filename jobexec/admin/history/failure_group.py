@@ -43,9 +43,9 @@ class RequeueGroup(Action):
     warning = gettext_lazy("A batch requeues all jobs that are dead letters because of these failures.")
     name_column = "handler_type"
 
-    def jobs(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def jobs(self, queryset: QuerySet[Any]) -> list[QuerySet[Any]]:
         groups = list(queryset.values_list("pk", flat=True))
-        return DeadLetterJob.objects.using(queryset.db).filter(fingerprint__in=groups)
+        return [DeadLetterJob.objects.using(queryset.db).filter(fingerprint__in=groups)]
 
     def applies(self, row: Any) -> bool:
         return DeadLetterJob.objects.using(row._state.db).filter(fingerprint=row.pk).exists()
