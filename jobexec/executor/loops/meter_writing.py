@@ -18,7 +18,7 @@ from ..nodes.node import Node
 _SELDOM = 900.0
 _LAST = 10.0
 #: Seconds.
-_SAMPLED_EVERY = 45.0
+_SAMPLED_EVERY, _SAMPLED_IDLE = 45.0, 300.0
 
 
 def write_counted(using: str, reporter: str, counted: MeterBatch, timestamp: datetime) -> None:
@@ -44,7 +44,9 @@ class MeterWriting(Loop):
         #: The counts to be written, and the time used in the last try.
         self._pending: tuple[MeterBatch, datetime | None] | None = None
         self._written_at = clock.monotonic()
-        self._sampled_at = float("-inf")
+        self._sampled_at = clock.monotonic()
+        #: Whether jobs waited at the last sample.
+        self._waiting = False
 
     def run_once(self) -> float:
         self._sample()
@@ -54,11 +56,12 @@ class MeterWriting(Loop):
         return self._interval
 
     def _sample(self) -> None:
-        """Count now and then how many jobs wait, also while none runs."""
-        now = clock.monotonic()
-        if now - self._sampled_at >= _SAMPLED_EVERY:
-            self._sampled_at = now
-            self.node.meters.sampled(backlog(self.node.using, self.node.settings.categories))
+        """Count how many jobs wait: often while some run or wait, otherwise now and then, as nodes may be paused."""
+        now, lively = clock.monotonic(), self._waiting or self.node.meters.worth_writing
+        if now - self._sampled_at >= (_SAMPLED_EVERY if lively else _SAMPLED_IDLE):
+            sample = backlog(self.node.using, self.node.settings.categories)
+            self._sampled_at, self._waiting = now, bool(sample)
+            self.node.meters.sampled(sample)
 
     def write(self) -> None:
         """Write everything counted until now."""

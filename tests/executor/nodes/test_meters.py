@@ -329,6 +329,27 @@ class TestWriting:
         assert (row.name, row.value, row.reporter) == ("job-acquisition-attempt", 3, "here")
         assert row.timestamp == NOW + timedelta(seconds=901)
 
+    def test_the_backlog_is_sampled_seldom_while_nothing_happens(self, alias, loop, frozen, django_assert_num_queries):
+        def samples():
+            return meters.total(alias, meters.JOB_BACKLOG_SAMPLES)
+
+        make_job(alias)
+        with django_assert_num_queries(0, using=alias):
+            frozen.tick(290)
+            loop.run_once()
+        frozen.tick(11)
+        loop.run_once()
+        assert samples() == 1
+        frozen.tick(46)
+        loop.run_once()
+        assert samples() == 2, "jobs wait"
+        Job.objects.using(alias).all().delete()
+        for _ in range(5):
+            frozen.tick(46)
+            loop.run_once()
+        assert samples() == 2
+        assert meters.total(alias, meters.JOB_BACKLOG, key="default") == 2
+
     def test_a_flush_that_fails_loses_nothing(self, alias, loop, frozen, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(meter_writing, "flush_failures", self.away)
