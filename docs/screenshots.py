@@ -102,6 +102,8 @@ def url_of(page: str, table: str, *arguments: Any) -> str:
 
 def addresses(rows: dict[str, Any]) -> dict[str, str]:
     """The pages by the names of their pictures."""
+    from django.urls import reverse
+
     lists = {f"list-{table}": url_of("changelist", table) for table in (*LISTS, *PROCESSES[:3])}
     pages = {f"page-{table}": url_of("change", table, row.pk) for table, row in rows.items()}
     return {
@@ -110,7 +112,12 @@ def addresses(rows: dict[str, Any]) -> dict[str, str]:
         **pages,
         "suspend": url_of("add", "suspension"),
         "add-schedule": url_of("add", "schedule"),
-        "page-processheat": f"{pages['page-processdefinition']}?show=runs",
+        "page-handler": f"{reverse('admin:jobexec_subject', args=['handler'])}?name=shop.jobs.charge_card",
+        "page-category": f"{reverse('admin:jobexec_subject', args=['category'])}?name=default",
+        "page-instance": f"{reverse('admin:jobexec_instance')}?id=order-48213",
+        "dashboard-handlers": "/admin/jobexec/?by=handler",
+        "running": reverse("admin:jobexec_running"),
+        "page-processheat": f"{pages.get('page-processdefinition', '')}?show=runs",
     }
 
 

@@ -26,6 +26,7 @@ from jobexec.models import (
     Job,
     JobDefinition,
     JobLog,
+    JobProgress,
     LogState,
     OperatorType,
     SuspendedJob,
@@ -35,10 +36,12 @@ from jobexec.models import (
 from jobexec.operations import suspend
 from jobexec.operations.batches.jobs import MONITOR, enqueue_own
 from jobexec.operations.query.stored_filter import describe
-from jobexec.operations.reports import meters
+from jobexec.operations.reports import meters, subjects
+from jobexec.operations.values.histogram import KEYS
 
 CHARGE, MAIL, REMIND = "shop.jobs.charge_card", "shop.jobs.send_confirmation", "shop.jobs.remind_of_payment"
 STOCK, LABEL, EXPORT = "shop.jobs.reserve_stock", "shop.jobs.print_label", "shop.jobs.export_to_ledger"
+INSTANCE = "order-48213"
 TENANTS = ("acme", "globex", "initech")
 PLAN = "R3/PT1M,PT10M"
 TIMEOUT = "GatewayTimeout: no answer from pay.example within 30 s"
@@ -80,6 +83,11 @@ class Shop:
         groups = [self._group(message) for message in (ADDRESS, TIMEOUT)]
         for number in range(40):
             self._success(number)
+        self._running()
+        self._instance()
+        FailureGroup.objects.filter(pk=groups[0].pk).update(
+            assigned_to="maria", snoozed_until=self.now + timedelta(days=2), snoozed_to_count=100
+        )
         return {
             "deadletterjob": dead[22],
             "failuregroup": groups[1],
@@ -165,7 +173,63 @@ class Shop:
                 (meters.JOB_RUN_TIME, "256"): 3 * slow,
                 (meters.JOB_RUN_TIME, "32768"): failed,
             }
+            runs = {
+                (MAIL, "mail", "acme"): self._runs(
+                    ("64", succeeded),
+                ),
+                (CHARGE, "default", "globex"): self._runs(("256", 20 + 3 * slow), ("1024", slow), failed=failed),
+                (STOCK, "default", "acme"): self._runs(("16", 30 + slow)),
+            }
+            counts |= {(meters.JOB_SUCCESSFUL, CHARGE): 20 + 4 * slow, (meters.JOB_SUCCESSFUL, STOCK): 30 + slow}
+            waiting = self.chance.randint(2, 20) + (25 * (15 - minute) if minute <= 14 else 0)
+            counts |= {(meters.JOB_BACKLOG, "default"): waiting, (meters.JOB_BACKLOG_SAMPLES, ""): 1}
+            counts |= subjects.counts_of_subjects(runs)
             meters.flush_meters("default", f"worker-{minute % 3 + 1}", counts, self.ago(minutes=minute, seconds=-20))
+
+    def _runs(self, *buckets: tuple[str, int], failed: int = 0) -> list[int]:
+        counts = dict(buckets)
+        return [*(counts.get(key, 0) for key in KEYS), failed]
+
+    def _running(self) -> None:
+        """What the nodes report as running, and how far it is."""
+        for node in self.nodes:
+            jobs = Job.objects.filter(lock_owner=node.lock_owner).order_by("pk")
+            node.running = [
+                {
+                    "job": str(job.pk),
+                    "handler": job.handler_type,
+                    "category": job.category,
+                    "since": self.ago(seconds=340 / (1 + at) ** 2).isoformat(),
+                    "thread": f"jobexec-worker_{at}",
+                }
+                for at, job in enumerate(jobs)
+            ]
+            node.save()
+            for job in jobs[:1]:
+                done = self.chance.randint(200, 1100)
+                JobProgress.objects.create(job_id=job.pk, attempt=1, done=done, total=1200, update_time=self.now)
+
+    def _instance(self) -> None:
+        """An order with a history: three jobs, one of which fails, is requeued, and fails again."""
+        columns = {"process_instance_id": INSTANCE, "tenant_id": "acme"}
+        start = self.ago(minutes=49)
+        done = (
+            (STOCK, LogState.SUCCESSFUL, 0, 4.2),
+            (MAIL, LogState.SUCCESSFUL, 5, 1.4),
+            (LABEL, LogState.SUCCESSFUL, 9, 11.0),
+        )
+        for at, (handler, state, seconds, took) in enumerate(done):
+            job = Job(**self._columns(300 + at, handler, **columns))
+            self._log(job, state, start + timedelta(seconds=seconds + took), 1, took)
+        dead = DeadLetterJob.objects.filter(handler_type=CHARGE).order_by("pk").first()
+        assert dead is not None
+        for table in (DeadLetterJob, JobLog, Incident):
+            column = "pk" if table is DeadLetterJob else "job_id"
+            table.objects.filter(**{column: dead.pk}).update(**columns)
+        self._make(TimerJob, 48213, REMIND, type="timer", due_date=self.now + timedelta(days=3), **columns)
+        held = Job.objects.filter(lock_owner=self.nodes[0].lock_owner).order_by("pk").first()
+        assert held is not None
+        Job.objects.filter(pk=held.pk).update(**columns)
 
     def _waiting(self) -> None:
         for number in range(100, 112):

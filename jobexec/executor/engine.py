@@ -71,7 +71,7 @@ class Engine(Service):
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.using, self._pool, self._held = engine.alias, pool, held
-        self.node = Node(settings, engine, pool.load)
+        self.node = Node(settings, engine, lambda: {**pool.load(), "running": running.report(engine.alias)})
         self.heartbeat = Heartbeat(self.node)
         self._listener = Listener(self.node, self.heard) if can_listen(engine) and held is None else None
         self._source = CommitWatch(self.node, self.heard) if can_watch(engine) else self._listener

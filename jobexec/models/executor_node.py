@@ -52,6 +52,9 @@ class ExecutorNode(models.Model):
     stuck_threads = models.PositiveIntegerField(default=0, help_text=_("Threads whose job goes on after its timeout."))
     categories = models.JSONField(default=list)
     deployments = models.JSONField(default=list)
+    running = models.JSONField(
+        default=list, db_default=[], editable=False, help_text=_("What has run there for a while, the longest first.")
+    )
     deployment = NameField(
         max_length=255, blank=True, default="", db_default="", help_text=_("The one that it has in its code.")
     )

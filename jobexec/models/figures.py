@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 from django.db import models
@@ -25,15 +26,35 @@ class FailureGroup(models.Model):
     first_time = models.DateTimeField()
     last_time = models.DateTimeField()
     count = models.PositiveBigIntegerField(default=0)
+    assigned_to = NameField(
+        max_length=150, blank=True, default="", db_default="", help_text=_("The user who deals with it.")
+    )
+    acknowledged_at = models.DateTimeField(null=True, blank=True, help_text=_("From then on it is quiet."))
+    snoozed_until = models.DateTimeField(null=True, blank=True, help_text=_("It is quiet until then."))
+    snoozed_to_count = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text=_("It is quiet until there are more failures than that.")
+    )
 
     class Meta:
         verbose_name = _("group of failures")
         verbose_name_plural = _("groups of failures")
         default_permissions = ("view",)
+        permissions: ClassVar = [("manage_failuregroup", _("Can assign, acknowledge and snooze groups of failures"))]
         indexes: ClassVar = [models.Index(fields=["last_time"], name="jobexec_failuregroup_last")]
 
     def __str__(self) -> str:
         return f"{self.handler_type}: {self.exception}"
+
+    def snoozed(self, now: datetime) -> bool:
+        """Whether it is snoozed: neither its date nor its number of failures has been reached."""
+        if self.snoozed_until is None and self.snoozed_to_count is None:
+            return False
+        ended = self.snoozed_until is not None and self.snoozed_until <= now
+        return not (ended or (self.snoozed_to_count is not None and self.count > self.snoozed_to_count))
+
+    def quiet(self, now: datetime) -> bool:
+        """Whether an operator knows of it: then it is no problem of the dashboard, and nobody is alerted."""
+        return self.acknowledged_at is not None or self.snoozed(now)
 
 
 class AlertedGroup(models.Model):

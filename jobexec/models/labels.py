@@ -9,11 +9,13 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
 LABELS = {
+    "acknowledged_at": _("acknowledged at"),
     "acquisition": _("acquisition"),
     "activate_time": _("activate time"),
     "activated": _("activated"),
     "annotation": _("annotation"),
     "arguments": _("arguments"),
+    "assigned_to": _("assigned to"),
     "atomic": _("atomic"),
     "attempt": _("attempt"),
     "attempts": _("attempts"),
@@ -36,6 +38,9 @@ LABELS = {
     "changed_at": _("changed at"),
     "client": _("client"),
     "conflicts": _("conflicts"),
+    "running": _("running now"),
+    "snoozed_to_count": _("snoozed up to this count"),
+    "snoozed_until": _("snoozed until"),
     "snoozes": _("snoozes"),
     "expires_at": _("expires at"),
     "correlation_id": _("correlation id"),

@@ -27,6 +27,7 @@ class SuspensionScope(models.TextChoices):
     TENANT_PROCESS_DEFINITION = "tenant_process_definition", _("process definition of a tenant")
     PROCESS_DEFINITION = "process_definition_key", _("process definition")
     JOB_DEFINITION = "job_definition_id", _("job definition")
+    CATEGORY = "category", _("category")
     TENANT = "tenant_id", _("tenant")
 
 

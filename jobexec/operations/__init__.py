@@ -28,6 +28,12 @@ from .manage.adjust import delete_jobs, requeue, retry_now, set_due_date, set_pr
 from .manage.cancel import cancel
 from .manage.dead_letters import move_to_dead_letter
 from .manage.due_dates import recalculate_due_date
+from .manage.failure_groups import (
+    acknowledge_failure_groups,
+    assign_failure_groups,
+    reopen_failure_groups,
+    snooze_failure_groups,
+)
 from .manage.nodes import drain_nodes, pause_nodes, resume_nodes
 from .manage.reencrypt import reencrypt
 from .manage.resources import hold_resource, release_resource, set_resource_limits
@@ -58,12 +64,14 @@ __all__ = [
     "BatchProgress",
     "OperationResult",
     "Operator",
+    "acknowledge_failure_groups",
     "acquire_jobs",
     "acting",
     "activate",
     "activate_batch",
     "alert_dead_letters",
     "annotate_incident",
+    "assign_failure_groups",
     "batch_progress",
     "cancel",
     "cancel_batch",
@@ -99,6 +107,7 @@ __all__ = [
     "registered_deployments",
     "release_jobs",
     "release_resource",
+    "reopen_failure_groups",
     "requeue",
     "resume_nodes",
     "retire_deployments",
@@ -112,6 +121,7 @@ __all__ = [
     "set_resource_limits",
     "set_retries",
     "set_retries_by_definition",
+    "snooze_failure_groups",
     "stack_trace",
     "start_batch",
     "suspend",

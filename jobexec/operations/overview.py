@@ -14,9 +14,10 @@ from django.db.models import Q
 from jobexec.conf import get_settings
 from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Schedule, Suspension, SuspensionScope, TimerJob
 
-from .reports.counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts, open_incidents
-from .reports.failure_groups import GroupOfFailures, failure_groups
+from .reports.counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts
+from .reports.failure_groups import GroupOfFailures, TroublingGroup, failure_groups, incidents_by_group
 from .reports.resources import ResourceStatus, troubled
+from .reports.subjects import Split, backlog_over_time, split_by
 from .reports.throughput import Traffic, traffic
 from .reports.unserved_types import TypeWithoutWorker, types_without_worker
 from .sql.server_time import time_of
@@ -32,7 +33,7 @@ SUSPENSIONS_SHOWN = 20
 GROUPS_SHOWN = 8
 RESOURCES_SHOWN = 10
 
-OF_ALL_TENANTS = frozenset({"nodes", "failure_groups", "traffic", "unserved", "resources"})
+OF_ALL_TENANTS = frozenset({"nodes", "failure_groups", "traffic", "backlog", "unserved", "resources"})
 PARTS = frozenset({"counts", "incidents", "timers", "schedules", "suspensions", "batches"}) | OF_ALL_TENANTS
 """The parts to which :func:`overview` can be limited."""
 
@@ -108,6 +109,10 @@ class Overview:
     tenants: frozenset[str] | None
     counts: JobCounts | None = None
     incidents: CappedCount | None = None
+    loud_incidents: CappedCount | None = None
+    """Those that are not of a group of failures that is acknowledged or snoozed."""
+    troubling_groups: list[TroublingGroup] | None = None
+    """The groups with the most of these."""
     timers: list[NextTimer] | None = None
     schedules: list[NextFiring] | None = None
     nodes: list[NodeStatus] | None = None
@@ -118,6 +123,10 @@ class Overview:
     failure_groups: list[GroupOfFailures] | None = None
     """The groups with failures in the period."""
     traffic: Traffic | None = None
+    backlog: list[tuple[datetime, float]] | None = None
+    """How many executable jobs waited in each step of the period, on average."""
+    split: Split | None = None
+    """The traffic by handler, category or node, if that was asked for."""
     resources: list[ResourceStatus] | None = None
     """The resources whose breaker is not closed, or for which jobs wait."""
     unserved: list[TypeWithoutWorker] | None = None
@@ -137,6 +146,7 @@ class _Question:
     now: datetime
     period: timedelta
     tenants: frozenset[str] | None
+    by: str | None = None
 
     def ours(self) -> Q:
         """The condition for the tenants, in a table that has them."""
@@ -149,17 +159,18 @@ def overview(
     tenants: Iterable[str] | None = None,
     period: timedelta = timedelta(hours=1),
     parts: Collection[str] | None = None,
+    by: str | None = None,
 ) -> Overview:
     """Collect the overview, or some of its :data:`PARTS`.
 
     ``tenants``: count only their rows, and omit parts whose rows have no tenant: nodes, meters and failure groups.
-    ``period`` is how far back the meters are read.
+    ``period`` is how far back the meters are read, and ``by`` (:data:`~.reports.subjects.SPLITS`) splits the traffic.
     """
     wanted = PARTS if parts is None else frozenset(parts)
     if wanted - PARTS:
         expected, got = ", ".join(sorted(PARTS)), ", ".join(sorted(wanted - PARTS))
         raise ValueError(f"parts: expected some of {expected}, got {got}.")
-    ask = _Question(using, time_of(using), period, None if tenants is None else frozenset(tenants))
+    ask = _Question(using, time_of(using), period, None if tenants is None else frozenset(tenants), by)
     found: dict[str, Any] = {}
     for name, look in _LOOKS.items():
         if name in wanted and (ask.tenants is None or name not in OF_ALL_TENANTS):
@@ -172,7 +183,9 @@ def _counts(ask: _Question) -> dict[str, Any]:
 
 
 def _incidents(ask: _Question) -> dict[str, Any]:
-    return {"incidents": open_incidents(ask.using, ask.tenants)}
+    found = incidents_by_group(ask.using, ask.now, ask.tenants)
+    groups = found.groups if ask.tenants is None else None
+    return {"incidents": found.total, "loud_incidents": found.loud, "troubling_groups": groups}
 
 
 def _timers(ask: _Question) -> dict[str, Any]:
@@ -244,7 +257,14 @@ def _failure_groups(ask: _Question) -> dict[str, Any]:
 
 
 def _traffic(ask: _Question) -> dict[str, Any]:
-    return {"traffic": traffic(ask.using, ask.now, ask.period)}
+    found = {"traffic": traffic(ask.using, ask.now, ask.period)}
+    if ask.by is None:
+        return found
+    return {**found, "split": split_by(ask.using, ask.by, ask.now, ask.period, get_settings().categories)}
+
+
+def _backlog(ask: _Question) -> dict[str, Any]:
+    return {"backlog": backlog_over_time(ask.using, ask.now, ask.period)}
 
 
 def _resources(ask: _Question) -> dict[str, Any]:
@@ -265,6 +285,7 @@ _LOOKS = {
     "batches": _batches,
     "failure_groups": _failure_groups,
     "traffic": _traffic,
+    "backlog": _backlog,
     "resources": _resources,
     "unserved": _unserved,
 }

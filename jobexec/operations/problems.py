@@ -59,9 +59,9 @@ def _of_jobs(seen: Overview) -> Iterator[Problem]:
         if resource.breaker == BreakerState.OPEN and not resource.held:
             text = _("The circuit breaker of %(resource)s is open: %(reason)s")
             yield Problem("breaker", text % {"resource": resource.name, "reason": resource.reason})
-    if seen.incidents:
-        text = ngettext("%(count)s incident is open.", "%(count)s incidents are open.", int(seen.incidents))
-        yield Problem("incidents", text % {"count": str(seen.incidents)})
+    if seen.loud_incidents:
+        text = ngettext("%(count)s incident is open.", "%(count)s incidents are open.", int(seen.loud_incidents))
+        yield Problem("incidents", text % {"count": str(seen.loud_incidents)})
 
 
 def _since(seen: Overview, moment: datetime) -> str:

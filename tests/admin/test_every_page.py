@@ -5,14 +5,18 @@ a list of Django's own has the same.
 """
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import django
 import pytest
 from django.contrib.auth.admin import UserAdmin
 
-from jobexec.models import BatchFailure, DeadLetterJob, Incident, Job, Resource, TimerJob
+from jobexec import clock
+from jobexec.models import BatchFailure, DeadLetterJob, ExecutorNode, Incident, Job, Resource, TimerJob
 from jobexec.operations.history.incidents import open_breaker_incident
+from jobexec.operations.reports import subjects
+from jobexec.operations.reports.meters import flush_meters
 from tests.support.web import browser
 from tests.support.web.accessibility import grave_findings, poor_contrasts
 
@@ -29,7 +33,15 @@ OF_DJANGO = {
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 640, "height": 900}
 SUSPEND = "/admin/jobexec/suspension/add/"
 ADD_SCHEDULE = "/admin/jobexec/schedule/add/"
+HANDLER = "shop.jobs.charge_card"
 ADD_CLIENT = "/admin/jobexec/gatewayclient/add/"
+PAGES = (
+    f"{DASHBOARD}?by=handler",
+    f"/admin/jobexec/jobdefinition/of/handler/?name={HANDLER}",
+    "/admin/jobexec/jobdefinition/of/category/?name=default",
+    "/admin/jobexec/jobdefinition/instance/?id=order-4711",
+    "/admin/jobexec/executornode/running/",
+)
 
 
 @pytest.fixture
@@ -39,6 +51,10 @@ def rows(settings: Any) -> dict[type[Any], Any]:
     data.make(Job, tenant_id="acme", rank=0)
     data.make(TimerJob, handler_type="shop.a_long_name" * 4)
     BatchFailure.objects.create(batch_id=rows[data.Batch].pk, job_id=rows[DeadLetterJob].pk, reason="it is running")
+    flush_meters("default", "n1", subjects.counts_of_subjects({(HANDLER, "default", "acme"): [1] * 30}), clock.now())
+    since = (clock.now() - timedelta(minutes=2)).isoformat()
+    reported = {"job": str(rows[Job].pk), "handler": HANDLER, "since": since, "thread": "worker_1"}
+    ExecutorNode.objects.update(running=[reported])
     traffic(succeeded=90, failed=4, wait={"16": 60, "4096": 34}, run={"128": 94})
     settings.JOBEXEC = {**getattr(settings, "JOBEXEC", {}), "RESOURCES": {"pay.example": {"breaker": "fast"}}}
     open_breaker_incident("default", rows[Resource].pk, rows[Resource].reason)
@@ -55,6 +71,7 @@ def pages(page: Any, rows: dict[type[Any], Any], asking: frozenset[str]) -> Iter
         ADD_SCHEDULE,
         ADD_CLIENT,
         SUSPEND,
+        *PAGES,
     ]:
         page.goto(url)
         yield url

@@ -7,7 +7,17 @@ import pytest
 
 import jobexec
 import jobexec.handlers.registry
-from jobexec.models import Batch, BatchFailure, DeadLetterJob, Deployment, Incident, Job, JobDefinition, TimerJob
+from jobexec.models import (
+    Batch,
+    BatchFailure,
+    DeadLetterJob,
+    Deployment,
+    FailureGroup,
+    Incident,
+    Job,
+    JobDefinition,
+    TimerJob,
+)
 from jobexec.operations import (
     create_job,
     delete_jobs,
@@ -232,3 +242,41 @@ class TestDeployments:
     def test_it_must_be_said_what_is_meant(self, alias, arguments):
         code, text = jobs("deployments", "retire", *arguments, alias=alias)
         assert code == 2 and "Expected either deployments" in text
+
+
+class TestGroups:
+    @pytest.fixture
+    def group(self, alias):
+        return FailureGroup.objects.using(alias).create(
+            fingerprint="f1", handler_type="shop.pay", message="no", first_time=NOW, last_time=NOW, count=7
+        )
+
+    def test_what_is_quiet_is_listed_on_request(self, alias, group):
+        make_row(DeadLetterJob, alias, fingerprint="f1")
+        code, text = jobs("groups", alias=alias)
+        assert code == 0 and "shop.pay" in text and "open" in text
+        assert jobs("groups", "snooze", "f1", "--failures", 2, alias=alias) == (0, "1 group of failures snoozed.\n")
+        assert jobs("groups", alias=alias) == (0, "No groups of failures.\n")
+        _, (told,) = objects("groups", "--all", alias=alias)
+        assert (told["fingerprint"], told["quiet"], told["snoozed_to_count"], told["dead_letters"]) == (
+            "f1",
+            True,
+            9,
+            1,
+        )
+        assert jobs("groups", "reopen", "f1", alias=alias) == (0, "1 group of failures reopened.\n")
+        assert "shop.pay" in jobs("groups", alias=alias)[1]
+
+    def test_they_are_acknowledged_and_assigned(self, alias, group, monkeypatch):
+        monkeypatch.setattr("jobexec.operations.manage.failure_groups._is_user", lambda name: name == "ben")
+        code, text = jobs("groups", "acknowledge", "f1", "gone", alias=alias)
+        assert code == 3 and "1 group of failures acknowledged" in text and "there is no such group" in text
+        assert jobs("groups", "assign", "f1", "--to", "ben", alias=alias)[0] == 0
+        group.refresh_from_db()
+        assert (group.acknowledged_at, group.assigned_to) == (NOW, "ben")
+        code, text = jobs("groups", "assign", "f1", "--to", "who", alias=alias)
+        assert code == 2 and "assigned_to: expected the name of an active user" in text
+
+    def test_a_snooze_needs_an_end(self, alias, group):
+        code, text = jobs("groups", "snooze", "f1", alias=alias)
+        assert (code, text) == (2, "Expected --until or --failures.")

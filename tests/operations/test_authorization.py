@@ -164,18 +164,25 @@ def test_it_is_asked_before_every_verb_of_operators(alias, policy, verb, princip
 
 def test_other_verbs_ask_too(alias, policy, handler):
     save_schedule(alias, name="nightly", handler_type="tests.any", expression="@daily")
-    refuse("fire_now", "set_external_retries", "annotate_incident", "override_priority", "publish_message")
+    of_groups = [f"{verb}_failure_groups" for verb in ("assign", "acknowledge", "snooze", "reopen")]
+    others = ("set_external_retries", "annotate_incident", "override_priority", "publish_message")
+    refuse("fire_now", *others, *of_groups)
     for verb in (
         lambda: fire_now(alias, "nightly"),
         lambda: set_external_retries(alias, 1, 2),
         lambda: operations.annotate_incident(uuid4(), "text", using=alias),
         lambda: operations.override_priority("tests.any", 5, using=alias),
+        lambda: operations.assign_failure_groups(["f1"], assigned_to="", using=alias),
+        lambda: operations.acknowledge_failure_groups(["f1"], using=alias),
+        lambda: operations.snooze_failure_groups(["f1"], failures=1, using=alias),
+        lambda: operations.reopen_failure_groups(["f1"], using=alias),
         lambda: operations.publish_message("approved", key=4711, payload={}, using=alias),
     ):
         with pytest.raises(NotAuthorized):
             verb()
     assert [request.action for request in policy.asked] == [
         *("save_schedule", "fire_now", "set_external_retries", "annotate_incident", "override_priority"),
+        *of_groups,
         "publish_message",
     ]
     assert (policy.asked[-1].target, policy.asked[-1].arguments["key"]) == ("approved", 4711)

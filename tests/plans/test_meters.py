@@ -7,8 +7,8 @@ import pytest
 from django.db import connections
 
 from jobexec import clock
-from jobexec.models import DeadLetterJob, FailureGroup, MeterLog
-from jobexec.operations.reports import meters
+from jobexec.models import DeadLetterJob, FailureGroup, Incident, Job, MeterLog
+from jobexec.operations.reports import meters, subjects
 from jobexec.operations.reports.failure_groups import failure_groups
 from tests.support.factories import make_row
 
@@ -98,3 +98,34 @@ def test_groups_of_failures_are_read_by_their_indexes(alias: str) -> None:
     assert looks
     for look in looks:
         assert "jobexec_deadletterjob_alike" in look, look
+
+
+def test_the_runs_of_a_subject_are_read_without_those_of_others(alias: str) -> None:
+    now = clock.now(alias)
+    rows = [
+        MeterLog(name=subjects.meter_of("handler", f"h{number % 500}"), timestamp=now - timedelta(seconds=1), value=1)
+        for number in range(ROWS)
+    ]
+    MeterLog.objects.using(alias).bulk_create(rows, batch_size=1000)
+    with connections[alias].cursor() as cursor:
+        cursor.execute(ANALYZE[connections[alias].vendor].format(MeterLog._meta.db_table))
+    hour = timedelta(hours=1)
+    (look,) = plans(alias, MeterLog, lambda: subjects.runs_of(alias, "handler", "h7", clock.now(alias), hour))
+    assert "jobexec_meterlog_name" in look, look
+
+
+def test_what_is_shown_of_a_subject_reads_no_large_table_as_a_whole(alias: str) -> None:
+    for table in (Job, DeadLetterJob):
+        fill(alias, table, handler_type="tests.other")
+    make_row(Job, alias, handler_type="tests.pay")
+    fill(alias, Incident, state="open", timestamp=clock.now(alias), category="default")
+    scan = {"postgresql": "Seq Scan on {}", "mysql": "'{}', 'ALL'", "sqlite": "SCAN {}')"}[connections[alias].vendor]
+    looks: list[tuple[type[Any], Any]] = [
+        (Job, lambda: subjects.standing_of(alias, "handler", "tests.pay")),
+        (DeadLetterJob, lambda: subjects.standing_of(alias, "handler", "tests.pay")),
+        (Job, lambda: subjects.backlog(alias, ["default", "mail"])),
+        (Incident, lambda: subjects.groups_of(alias, "handler", "tests.pay")),
+    ]
+    for table, look in looks:
+        for plan in plans(alias, table, look):
+            assert scan.format(table._meta.db_table) not in plan, plan

@@ -126,9 +126,9 @@ class Action:
         """What else the question says about the selected rows, such as how much belongs to each."""
         return []
 
-    def jobs(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def jobs(self, queryset: QuerySet[Any]) -> list[QuerySet[Any]]:
         """The rows by whose handlers and tenants the question tells what is meant."""
-        return queryset
+        return [queryset]
 
     def choices(self, using: str) -> list[str]:
         """Suggestions for the text field of the form."""
@@ -169,7 +169,7 @@ class Action:
             "media": modeladmin.media,
             "count": CappedCount.of(queryset),
             "large": large,
-            "meant": meant_jobs(self.jobs(queryset)),
+            "meant": meant_jobs(*self.jobs(queryset)),
             "affected": self.affected(queryset),
             "rows": queryset.only("pk", self.name_column)[:ROWS_SHOWN],
             "choices": self.choices(queryset.db),
@@ -224,18 +224,19 @@ class DeletingAction(Action):
         return None  # its page is gone
 
 
-def meant_jobs(rows: QuerySet[Any]) -> list[str]:
+def meant_jobs(*parts: QuerySet[Any]) -> list[str]:
     """How many rows there are of which handler and tenant, the most first; empty for tables without handlers.
 
     Of many rows the first ones are counted, as everywhere.
     """
-    columns = [
-        name for name in ("handler_type", "tenant_id") if name in {each.name for each in rows.model._meta.fields}
-    ]
-    if columns != ["handler_type", "tenant_id"]:
-        return []
-    found = Counter(rows.order_by().values_list(*columns)[:COUNT_LIMIT])
-    more = "+" if sum(found.values()) >= COUNT_LIMIT else ""
+    found: Counter[tuple[str, str]] = Counter()
+    more = ""
+    for rows in parts:
+        if not {"handler_type", "tenant_id"} <= {each.name for each in rows.model._meta.fields}:
+            continue
+        counted = Counter(rows.order_by().values_list("handler_type", "tenant_id")[:COUNT_LIMIT])
+        more = "+" if counted.total() >= COUNT_LIMIT else more
+        found += counted
     told = []
     for (handler, tenant), count in found.most_common(COMPOSED):
         values = {"count": f"{count}{more}", "handler": handler, "tenant": tenant}

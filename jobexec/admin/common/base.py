@@ -25,6 +25,7 @@ from jobexec.operations.rows.bury_unreadable import UNREADABLE
 from jobexec.operations.values.operator import Operator
 
 from .odd_rows import marking, sentence, surviving
+from .page_links import links_of
 from .paging import CappedPaginator, LightChangeList
 from .tenancy import is_restricted, of_tenants
 
@@ -145,7 +146,7 @@ class TableAdmin(ModelAdmin):
         return LightChangeList
 
     def get_urls(self) -> list[Any]:
-        return [_in_the_name_of_its_user(pattern) for pattern in super().get_urls()]
+        return [in_the_name_of_its_user(pattern) for pattern in super().get_urls()]
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         bridge_nonce(request)
@@ -196,6 +197,7 @@ class TableAdmin(ModelAdmin):
             "row_actions": [each for each in self.permitted_actions(request) if obj is None or each.applies(obj)],
             "list_url": self.list_url(),
             "from_page": FROM_PAGE,
+            "related": links_of(request, self.admin_site.name, obj) if obj is not None else [],
             **self._guarded_context(request, obj),
         }
         return super().render_change_form(request, context, add, change, form_url, obj)
@@ -272,7 +274,8 @@ class TableAdmin(ModelAdmin):
         return reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist", current_app=self.admin_site.name)
 
 
-def _in_the_name_of_its_user(pattern: Any) -> Any:
+def in_the_name_of_its_user(pattern: Any) -> Any:
+    """The pattern of a URL whose view acts for the user of its request."""
     view = pattern.callback
 
     @wraps(view)

@@ -14,6 +14,7 @@ from jobexec import clock
 from jobexec.conf.resources import rate
 from jobexec.models import Resource
 from jobexec.operations.history.incidents import ANNOTATION_LENGTH
+from jobexec.operations.manage.failure_groups import MOST_FAILURES
 from jobexec.operations.manage.resources import MAX_LIMIT
 from jobexec.operations.values.ranking import MAX_PRIORITY
 
@@ -228,6 +229,46 @@ class AnnotationForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 4, "cols": 80}),
         help_text=_("It replaces the existing annotation. If empty, the annotation is removed."),
     )
+
+
+class AssignForm(forms.Form):
+    """The name of a user; nobody without it."""
+
+    assigned_to = forms.CharField(
+        label=_("User"),
+        required=False,
+        max_length=150,
+        widget=forms.TextInput(attrs={"list": "jobexec-choices", "autocomplete": "off", "size": "40"}),
+        help_text=_("Who deals with it. If empty: nobody any more."),
+    )
+
+
+class SnoozeForm(forms.Form):
+    """Until when, or until how many further failures, groups of failures are quiet."""
+
+    until = forms.DateTimeField(label=_("Until"), required=False, widget=_picker())
+    failures = forms.IntegerField(
+        label=_("Or until more failures than"),
+        required=False,
+        min_value=0,
+        max_value=MOST_FAILURES,
+        help_text=_("Further failures of each group, from now on. With both, what comes first ends it."),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field = self.fields["until"]
+        field.initial = (timezone.localtime() + timedelta(days=1)).replace(minute=0, second=0, microsecond=0)
+        field.help_text = _("In the time zone %(zone)s.") % {"zone": timezone.get_current_timezone_name()}
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or self.cleaned_data
+        until = data.get("until")
+        if until is not None and until <= clock.now():
+            self.add_error("until", _("This must be in the future."))
+        if not self.errors and until is None and data.get("failures") is None:
+            raise forms.ValidationError(_("Enter a date or a number of failures."))
+        return data
 
 
 class NodeNameForm(forms.Form):

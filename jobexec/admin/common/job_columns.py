@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -20,6 +19,7 @@ from jobexec.sensitive import hide
 
 from . import display
 from .base import TableAdmin
+from .page_links import instance_link
 
 
 def yes_or_no(column: str) -> Callable[[Any, AbstractJob], str]:
@@ -66,7 +66,7 @@ class JobColumns(CallColumn):
 
     @admin.display(description=gettext_lazy("process instance"), empty_value=display.NONE)
     def instance_link(self, job: AbstractJob) -> SafeString | str | None:
-        return instance_link(job.process_instance_id)
+        return instance_link(self.admin_site.name, job.process_instance_id, job.tenant_id)
 
     @admin.display(description=gettext_lazy("due"), ordering="due_date")
     def due(self, job: AbstractJob) -> str | SafeString:
@@ -191,13 +191,6 @@ def progress_of(job: AbstractJob) -> SafeString | None:
     if done is None or not job.locked:
         return None
     return display.load(done, total) if total else format_html("{}", _("%d done") % done)
-
-
-def instance_link(process_instance: str) -> SafeString | None:
-    """A link to all rows of the process instance in the current list."""
-    if not process_instance:
-        return None
-    return format_html('<a href="?{}">{}</a>', urlencode({"q": process_instance}), process_instance)
 
 
 def arguments_of(job: AbstractJob) -> Any:

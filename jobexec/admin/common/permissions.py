@@ -64,5 +64,8 @@ class OperationPermissions:
     def has_publish_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.publish_message")
 
+    def has_manage_group_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.manage_failuregroup")
+
     def has_limit_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.change_resource")

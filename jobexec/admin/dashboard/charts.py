@@ -13,6 +13,8 @@ from django.utils.safestring import SafeString
 HEIGHT = 100
 #: The minimum height of a value above 0, so that it is visible.
 _LEAST = 2.0
+#: Larger values than that of most steps are cut if they are more than so many times as large, at a bit above it.
+_USUAL, _MUCH_LARGER, _ABOVE = 0.9, 4, 1.5
 _NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 
@@ -24,26 +26,44 @@ def nice_top(value: float) -> float:
     return next(size * step for step in _NICE if size * step >= value) if value > 1 else 1.0
 
 
+def fair_top(values: Iterable[float]) -> float:
+    """The largest value, but of values with a few much larger ones a height at which the others can be compared."""
+    found = sorted(value for value in values if value > 0)
+    if not found:
+        return 0.0
+    usual = found[int(_USUAL * (len(found) - 1))]
+    return found[-1] if found[-1] <= _MUCH_LARGER * usual else _ABOVE * usual
+
+
 def stacked_bars(
     name: str, title: str, description: str, layers: Sequence[tuple[str, Sequence[float]]], tips: Sequence[str]
 ) -> SafeString:
     """One bar per step, stacked from the bottom; ``layers`` are pairs of a CSS class and the values of its steps.
 
-    :func:`nice_top` of the largest sum is the top of the scale. ``tips`` describe each bar in words.
+    :func:`nice_top` of the :func:`fair_top` of the sums is the top of the scale; higher bars are cut there and marked.
+    ``tips`` describe each bar in words.
     """
     steps = len(tips)
-    top = nice_top(max((sum(values) for values in zip(*(values for _, values in layers), strict=True)), default=0))
+    top = nice_top(fair_top(sums(layers)))
     bars = (_bar(at, [(kind, values[at]) for kind, values in layers], tips[at], top) for at in range(steps))
     return _svg(name, title, description, steps, format_html_join("", "{}", ((bar,) for bar in bars)))
 
 
+def sums(layers: Iterable[tuple[str, Sequence[float]]]) -> list[float]:
+    """The height of each bar."""
+    return [sum(values) for values in zip(*(values for _, values in layers), strict=True)]
+
+
 def _bar(position: int, parts: Iterable[tuple[str, float]], tip: str, top: float) -> SafeString:
-    shapes, floor = [], float(HEIGHT)
+    shapes, floor, whole = [], float(HEIGHT), 0.0
     for kind, value in parts:
         if value:
-            height = max(_LEAST, value / top * HEIGHT)
-            floor = max(0.0, floor - height)
+            height = min(floor, max(_LEAST, value / top * HEIGHT))
+            floor -= height
             shapes.append((kind, f"{position + 0.1:.1f}", f"{floor:.2f}", f"{height:.2f}"))
+            whole += value
+    if whole > top:
+        shapes.append(("jobexec-cut", f"{position + 0.1:.1f}", "0.00", "5.00"))
     # The empty space above belongs to the bar, so that the whole column shows the tooltip.
     return format_html(
         '<g><title>{}</title><rect class="jobexec-space" x="{}" y="0" width="1" height="{}"/>{}</g>',
@@ -76,7 +96,7 @@ def _path(values: Sequence[float | None], top: float) -> str:
         if value is None:
             pen_down = False
             continue
-        point = f"{position + 0.5:.1f} {HEIGHT - value / top * HEIGHT:.2f}"
+        point = f"{position + 0.5:.1f} {HEIGHT - min(1.0, value / top) * HEIGHT:.2f}"
         path.append(f"L{point}" if pen_down else f"M{point}h0")
         pen_down = True
     return "".join(path)

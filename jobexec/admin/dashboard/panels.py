@@ -25,9 +25,9 @@ from jobexec.operations.problems import problems, start_command
 from jobexec.operations.schedules.words import in_words
 
 from ..common import display, node_columns
+from ..common.page_links import running_url, subject_url
+from ..history.failure_group import standing_badge
 from .visible_tables import VisibleTables
-
-CAUSES_SHOWN = 3
 
 _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
     "no_node": (ExecutorNode, {}),
@@ -51,21 +51,22 @@ def wrong(seen: Overview, visible: VisibleTables) -> list[dict[str, Any]]:
 
 
 def _causes(seen: Overview, visible: VisibleTables) -> list[dict[str, Any]]:
-    """The groups with the most dead letters among those that failed in the period."""
-    groups = [each for each in seen.failure_groups or [] if each.dead_letters] if visible.may(DeadLetterJob) else []
-    groups.sort(key=lambda each: each.dead_letters.likely, reverse=True)
-    text = _("%(handler)s: %(exception)s (dead letters: %(count)s)")
+    """One line for each of the groups with the most open incidents, however many these are."""
+    if not visible.may(DeadLetterJob):
+        return []
+    text = _("%(handler)s: %(exception)s (dead letters: %(count)s, in the last hour: %(lately)s)")
     return [
         {
             "text": text
             % {
                 "count": each.dead_letters,
+                "lately": each.lately,
                 "handler": each.group.handler_type.rpartition(".")[2],
                 "exception": each.group.exception or each.group.message[:60],
             },
             "url": url,
         }
-        for each in groups[:CAUSES_SHOWN]
+        for each in seen.troubling_groups or []
         if (url := visible.page(FailureGroup, each.group.pk))
     ]
 
@@ -75,7 +76,9 @@ def nodes(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
     if seen.nodes is None:
         return None
     rows = [_node(node, seen, visible) for node in seen.nodes]
-    return {"rows": rows, "url": visible.list(ExecutorNode), "command": start_command(seen.using)}
+    running = running_url(visible.site) if visible.list(ExecutorNode) else ""
+    command = start_command(seen.using)
+    return {"rows": rows, "url": visible.list(ExecutorNode), "running_url": running, "command": command}
 
 
 def _node(node: NodeStatus, seen: Overview, visible: VisibleTables) -> dict[str, Any]:
@@ -101,6 +104,8 @@ def failures(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
             "exception": found.group.exception,
             "message": display.shortened(found.group.message, 100),
             "url": visible.page(FailureGroup, found.group.pk),
+            "badge": standing_badge(found.group, seen.now) if found.group.quiet(seen.now) else "",
+            "assigned_to": found.group.assigned_to,
             "count": number_format(found.group.count, force_grouping=True),
             "last": display.relative(found.group.last_time, seen.now),
             "first": display.relative(found.group.first_time, seen.now),
@@ -110,6 +115,18 @@ def failures(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
         for found in seen.failure_groups
     ]
     return {"rows": rows, "url": visible.list(FailureGroup)}
+
+
+def split_legend(legend: list[dict[str, Any]], by: str, visible: VisibleTables) -> list[dict[str, Any]]:
+    """The names of the split chart with links to their pages; a node's is in the list of nodes."""
+    for each in legend:
+        if each["is_rest"] or not visible.linked:
+            each["url"] = ""
+        elif by == "node":
+            each["url"] = visible.list(ExecutorNode, q=each["name"])
+        else:
+            each["url"] = subject_url(visible.site, by, each["name"])
+    return legend
 
 
 def timers(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
 from jobexec.models import (
@@ -23,6 +22,7 @@ from jobexec.operations.overview import Overview
 from jobexec.operations.reports.counts import CappedCount, JobCounts
 from jobexec.operations.values.humanize import distance, duration
 
+from .flow import per_second
 from .visible_tables import VisibleTables
 
 MOST = 6
@@ -113,9 +113,7 @@ def _working(seen: Overview) -> Iterator[str]:
         values = {"busy": sum(node.busy_threads for node in living), "threads": sum(node.threads for node in living)}
         yield _("%(busy)d of %(threads)d threads busy") % values
     if seen.traffic is not None and seen.traffic.per_second:
-        rate = seen.traffic.per_second
-        shown = number_format(rate, decimal_pos=0 if rate >= 10 else 2 if rate < 1 else 1, force_grouping=True)
-        yield _("%(rate)s jobs/s") % {"rate": shown}
+        yield _("%(rate)s jobs/s") % {"rate": per_second(seen.traffic.per_second)}
 
 
 def _timing(seen: Overview, counts: JobCounts) -> Iterator[str]:

@@ -23,7 +23,7 @@ from jobexec.operations.rows.bury_unreadable import UNREADABLE
 from ..common.tenancy import tenants_of
 from . import panels
 from .choice import Choice, engine_of_lists
-from .flow import flow
+from .flow import backlog, flow, split
 from .tiles import tiles
 from .visible_tables import VisibleTables, address_of_dashboard
 
@@ -49,6 +49,7 @@ def dashboard(request: HttpRequest, app_list: AppList) -> str:
         "seconds": REFRESH_SECONDS,
         "engines": choice.engines(),
         "periods": choice.periods(),
+        "splits": choice.splits(),
         "body": _body(request, visible, choice),
     }
     return render_to_string("admin/jobexec/dashboard/frame.html", context, request)
@@ -80,7 +81,11 @@ def _readable(request: HttpRequest, visible: VisibleTables, choice: Choice) -> d
 
     def look(parts: frozenset[str]) -> dict[str, Any]:
         return _content(
-            overview(choice.engine, tenants=tenants_of(request), period=choice.length, parts=parts), visible
+            overview(
+                choice.engine, tenants=tenants_of(request), period=choice.length, parts=parts, by=choice.by or None
+            ),
+            visible,
+            choice,
         )
 
     try:
@@ -101,7 +106,7 @@ def _can_be_read(look: Callable[[frozenset[str]], Any], part: str) -> bool:
     return True
 
 
-def _content(seen: Overview, visible: VisibleTables) -> dict[str, Any]:
+def _content(seen: Overview, visible: VisibleTables, choice: Choice) -> dict[str, Any]:
     if seen.counts is not None and not visible.may(Job):
         seen = replace(seen, counts=replace(seen.counts, oldest_due=None))
     return {
@@ -109,6 +114,8 @@ def _content(seen: Overview, visible: VisibleTables) -> dict[str, Any]:
         "wrong": panels.wrong(seen, visible),
         "tiles": tiles(seen, visible),
         "flow": None if seen.traffic is None else flow(seen.traffic, seen.now),
+        "split": _split(seen, visible, choice),
+        "backlog": None if seen.backlog is None else backlog(seen.backlog, seen.now),
         "nodes": panels.nodes(seen, visible),
         "failures": panels.failures(seen, visible),
         "timers": panels.timers(seen, visible),
@@ -116,3 +123,10 @@ def _content(seen: Overview, visible: VisibleTables) -> dict[str, Any]:
         "suspensions": panels.suspensions(seen, visible),
         "batches": panels.batches(seen, visible),
     }
+
+
+def _split(seen: Overview, visible: VisibleTables, choice: Choice) -> dict[str, Any] | None:
+    if seen.split is None:
+        return None
+    found = split(seen.split, seen.now)
+    return {**found, "legend": panels.split_legend(found["legend"], choice.by, visible)}

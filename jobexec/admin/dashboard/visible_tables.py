@@ -37,6 +37,7 @@ _TABLES: dict[str, tuple[type[Model], ...]] = {
     "batches": (Batch,),
     "failure_groups": (FailureGroup,),
     "traffic": (MeterLog,),
+    "backlog": (MeterLog,),
     "resources": (Resource,),
     "unserved": (ExternalWorker,),
 }
@@ -58,6 +59,11 @@ class VisibleTables:
         }
         self.linked = True
         """Whether the admin's pages show the engine of the dashboard."""
+
+    @property
+    def site(self) -> str:
+        """The name of the site."""
+        return getattr(self._request, "current_app", None) or "admin"
 
     def may(self, table: type[Model]) -> bool:
         if table in self._listed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec import operations
 from jobexec.exceptions import JobExecError
-from jobexec.models import Batch, JobDefinition
+from jobexec.models import RUNNABLE_TABLES, AbstractJob, Batch, DeadLetterJob, JobDefinition, SuspendedJob
 from jobexec.operations.batches.definitions import (
     clear_overriding_priority,
     override_priority,
@@ -27,6 +27,13 @@ from ..common.forms import LiftForm, OverrideForm, RetriesForm, SuspendScopeForm
 
 class DefinitionAction(Action):
     """An operation on the jobs of definitions, one definition at a time."""
+
+    tables: ClassVar[tuple[type[AbstractJob], ...]] = ()
+    """Where the jobs are that it changes at once."""
+
+    def jobs(self, queryset: QuerySet[Any]) -> list[QuerySet[Any]]:
+        ids = list(queryset.values_list("pk", flat=True))
+        return [table._base_manager.using(queryset.db).filter(job_definition_id__in=ids) for table in self.tables]
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         outcome = Outcome()
@@ -50,6 +57,7 @@ class SuspendDefinition(DefinitionAction):
     """Suspend all jobs of a handler, including jobs that are created later."""
 
     name, permission = "suspend", "suspend"
+    tables = RUNNABLE_TABLES
     description = gettext_lazy("Suspend the jobs of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Suspend…")
     form_class = SuspendScopeForm
@@ -68,6 +76,7 @@ class ActivateDefinition(DefinitionAction):
     """Activate all jobs of a handler, now or at a date."""
 
     name, permission = "activate", "activate"
+    tables = (SuspendedJob,)
     description = gettext_lazy("Activate the jobs of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Activate…")
     form_class = LiftForm
@@ -143,6 +152,7 @@ class RetryDeadLetters(DefinitionAction):
     """Requeue all dead letters of a handler."""
 
     name, permission = "set_retries", "requeue"
+    tables = (DeadLetterJob,)
     description = gettext_lazy("Set retries of the dead letters of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Set retries of dead letters…")
     form_class = RetriesForm

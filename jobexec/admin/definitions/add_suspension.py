@@ -19,6 +19,7 @@ from jobexec.exceptions import JobExecError
 from jobexec.models import RUNNABLE_TABLES, Suspension, SuspensionScope
 from jobexec.operations.manage.verbs import period
 
+from ..common.actions import meant_jobs
 from ..common.base import TableAdmin
 from ..common.forms import SuspendScopeForm
 from ..common.paging import CappedCount
@@ -104,6 +105,7 @@ class AddSuspension(TableAdmin):
             "media": self.media,
             "form": form,
             "affected": affected,
+            "meant": [] if affected is None else meant_jobs(*(each["rows"] for each in affected)),
             "scope": dict(SuspensionScope.choices).get(form.data.get("scope", "")),
             "choices": sorted(filter(None, form.tenants or ())),
             "list_url": self.list_url(),
@@ -114,12 +116,10 @@ class AddSuspension(TableAdmin):
     def _affected(self, data: dict[str, Any], using: str) -> list[dict[str, Any]]:
         """Count the current jobs of the scope, up to the limit of counting."""
         rows = _columns(data)
+        found = [(table, table._default_manager.using(using).filter(**rows)) for table in RUNNABLE_TABLES]
         return [
-            {
-                "name": table._meta.verbose_name_plural,
-                "count": CappedCount.of(table._default_manager.using(using).filter(**rows)),
-            }
-            for table in RUNNABLE_TABLES
+            {"name": table._meta.verbose_name_plural, "count": CappedCount.of(jobs), "rows": jobs}
+            for table, jobs in found
         ]
 
     def _suspend(self, request: HttpRequest, data: dict[str, Any], using: str) -> HttpResponse:

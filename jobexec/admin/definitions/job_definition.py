@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from django.contrib import admin
+from django.urls import path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -13,8 +16,10 @@ from django.utils.translation import gettext_lazy, pgettext
 from jobexec.models import JobDefinition, Suspension, SuspensionScope
 
 from ..common import display
-from ..common.base import TableAdmin
+from ..common.base import TableAdmin, in_the_name_of_its_user
 from ..common.permissions import OperationPermissions
+from ..pages.instance import instance_view
+from ..pages.subject import subject_view
 from .actions import ActivateDefinition, ClearPriority, OverridePriority, RetryDeadLetters, SuspendDefinition
 
 
@@ -38,6 +43,15 @@ class JobDefinitionAdmin(OperationPermissions, TableAdmin):
     ordering = ("id",)
     readonly_fields = ("standing",)
     actions = (SuspendDefinition(), ActivateDefinition(), OverridePriority(), ClearPriority(), RetryDeadLetters())
+
+    def get_urls(self) -> list[Any]:
+        site = self.admin_site
+        subject, instance = (site.admin_view(partial(view, site=site)) for view in (subject_view, instance_view))
+        return [
+            path("of/<str:kind>/", subject, name="jobexec_subject"),
+            in_the_name_of_its_user(path("instance/", instance, name="jobexec_instance")),
+            *super().get_urls(),
+        ]
 
     def complete(self, rows: Sequence[JobDefinition]) -> None:
         """Look up which definitions are suspended, or going to be."""

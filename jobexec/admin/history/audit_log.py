@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,8 @@ from ..common.tenancy import COLUMN
 
 #: The number of entries on the page of a changed object.
 SHOWN = 50
+#: Of a group of failures.
+_FINGERPRINT = re.compile("[0-9a-f]{16}")
 
 
 class OperatorFilter(text_filters.TextFilter):
@@ -66,7 +69,7 @@ class AuditLogAdmin(TableAdmin):
 
     def get_search_results(self, request: Any, queryset: QuerySet[Any], search_term: str) -> tuple[QuerySet[Any], bool]:
         found, duplicates = super().get_search_results(request, queryset, search_term)
-        if as_id(search_term.strip()):
+        if as_id(search_term.strip()) or _FINGERPRINT.fullmatch(search_term.strip()):
             found = found | among_several(queryset, search_term.strip())
         return found, duplicates
 

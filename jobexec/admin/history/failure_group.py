@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.contrib.auth import get_user_model
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.html import format_html
+from django.utils.formats import number_format
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from jobexec import clock, operations
 from jobexec.models import Batch, DeadLetterJob, FailureGroup, JobLog
 from jobexec.operations.batches.control import start_batch
+from jobexec.operations.manage import failure_group_words
+from jobexec.operations.reports.failure_groups import quiet_groups
+from jobexec.operations.targets.for_each import OperationResult
 
 from ..common import display
 from ..common.actions import Action, Outcome
 from ..common.base import FROM_PAGE, TableAdmin
-from ..common.forms import RetriesForm
+from ..common.forms import AssignForm, RetriesForm, SnoozeForm
 from ..common.paging import CappedCount
 from ..common.permissions import OperationPermissions
+
+USERS_OFFERED = 200
 
 
 class RequeueGroup(Action):
@@ -34,9 +43,9 @@ class RequeueGroup(Action):
     warning = gettext_lazy("A batch requeues all jobs that are dead letters because of these failures.")
     name_column = "handler_type"
 
-    def jobs(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def jobs(self, queryset: QuerySet[Any]) -> list[QuerySet[Any]]:
         groups = list(queryset.values_list("pk", flat=True))
-        return DeadLetterJob.objects.using(queryset.db).filter(fingerprint__in=groups)
+        return [DeadLetterJob.objects.using(queryset.db).filter(fingerprint__in=groups)]
 
     def applies(self, row: Any) -> bool:
         return DeadLetterJob.objects.using(row._state.db).filter(fingerprint=row.pk).exists()
@@ -70,18 +79,141 @@ class RequeueGroup(Action):
         return super().respond(modeladmin, request)
 
 
+class GroupAction(Action):
+    """A decision about groups of failures, all of them in one transaction."""
+
+    permission = "manage_group"
+    name_column = "handler_type"
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        result = self.decide(list(queryset.values_list("pk", flat=True)), using, data)
+        return Outcome(list(result.changed), {key: _(reason) for key, reason in result.skipped.items()})
+
+    def decide(self, groups: list[str], using: str, data: Mapping[str, Any]) -> OperationResult:
+        """Call the operation."""
+        raise NotImplementedError
+
+
+class Assign(GroupAction):
+    """Note who deals with groups."""
+
+    name = "assign"
+    description = gettext_lazy("Assign selected %(verbose_name_plural)s to a user…")
+    label = gettext_lazy("Assign…")
+    form_class = AssignForm
+
+    def choices(self, using: str) -> list[str]:
+        users = get_user_model()
+        names = users._default_manager.filter(is_active=True, is_staff=True).order_by(users.USERNAME_FIELD)
+        return list(names.values_list(users.USERNAME_FIELD, flat=True)[:USERS_OFFERED])
+
+    def initial(self, queryset: QuerySet[Any]) -> dict[str, Any]:
+        names = list(queryset.order_by().values_list("assigned_to", flat=True)[:2])
+        return {"assigned_to": names[0]} if len(names) == 1 else {}
+
+    def decide(self, groups: list[str], using: str, data: Mapping[str, Any]) -> OperationResult:
+        return operations.assign_failure_groups(groups, using=using, **data)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return failure_group_words.assigned(count, data["assigned_to"])
+
+
+class Acknowledge(GroupAction):
+    """Keep groups quiet until they are reopened."""
+
+    name = "acknowledge"
+    description = gettext_lazy("Acknowledge selected %(verbose_name_plural)s")
+    label = gettext_lazy("Acknowledge")
+
+    def applies(self, row: Any) -> bool:
+        return row.acknowledged_at is None
+
+    def decide(self, groups: list[str], using: str, data: Mapping[str, Any]) -> OperationResult:
+        return operations.acknowledge_failure_groups(groups, using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return failure_group_words.acknowledged(count)
+
+
+class Snooze(GroupAction):
+    """Keep groups quiet for a while."""
+
+    name = "snooze"
+    description = gettext_lazy("Snooze selected %(verbose_name_plural)s…")
+    label = gettext_lazy("Snooze…")
+    form_class = SnoozeForm
+    warning = gettext_lazy(
+        "Meanwhile the dashboard does not report them as a problem, and nobody is alerted of them. Their jobs still "
+        "fail."
+    )
+
+    def decide(self, groups: list[str], using: str, data: Mapping[str, Any]) -> OperationResult:
+        return operations.snooze_failure_groups(groups, using=using, **data)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return failure_group_words.snoozed(count)
+
+
+class Reopen(GroupAction):
+    """End an acknowledgement or a snooze."""
+
+    name = "reopen"
+    description = gettext_lazy("Reopen selected %(verbose_name_plural)s")
+    label = gettext_lazy("Reopen")
+
+    def applies(self, row: Any) -> bool:
+        return bool(row.quiet(display.now(row)))
+
+    def decide(self, groups: list[str], using: str, data: Mapping[str, Any]) -> OperationResult:
+        return operations.reopen_failure_groups(groups, using=using)
+
+    def done(self, count: int, data: Mapping[str, Any]) -> str:
+        return failure_group_words.reopened(count)
+
+
+class AttentionFilter(admin.SimpleListFilter):
+    """Whether a group is quiet now, and whose it is."""
+
+    title = gettext_lazy("attention")
+    parameter_name = "attention"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [
+            ("needed", gettext_lazy("Needed")),
+            ("quiet", gettext_lazy("Snoozed or acknowledged")),
+            ("mine", gettext_lazy("Assigned to me")),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        quiet = quiet_groups(clock.now(queryset.db))
+        conditions = {"needed": ~quiet, "quiet": quiet, "mine": Q(assigned_to=request.user.get_username())}
+        return queryset.filter(conditions.get(self.value() or "", Q()))
+
+
+def standing_badge(group: FailureGroup, now: datetime) -> SafeString:
+    """Whether the group needs attention, as a badge."""
+    if group.acknowledged_at is not None:
+        return display.badge("ok", _("acknowledged"))
+    return display.badge("off", _("snoozed")) if group.snoozed(now) else display.badge("warn", _("open"))
+
+
+def _quiet_line(text: Any) -> SafeString:
+    return format_html('<span class="jobexec-quiet jobexec-line">{}</span>', text)
+
+
 @admin.register(FailureGroup)
 class FailureGroupAdmin(OperationPermissions, TableAdmin):
     """Groups, the latest failures first, with links to their dead letters."""
 
-    list_display = ("handler", "exception", "text", "count", "last", "first", "dead_letters")
+    list_display = ("handler", "exception", "text", "standing", "count", "last", "first", "dead_letters")
     list_display_links = ("handler",)
+    list_filter = (AttentionFilter,)
     search_fields = ("fingerprint__exact", "handler_type__startswith", "exception__startswith")
     search_help_text = gettext_lazy("A fingerprint, or the beginning of the name of a handler or an exception.")
     sortable_by = ("last",)
     ordering = ("-last_time", "fingerprint")
-    actions = (RequeueGroup(),)
-    readonly_fields = ("message_text", "stack", "latest", "last", "first", "dead_letter_count")
+    actions = (RequeueGroup(), Assign(), Acknowledge(), Snooze(), Reopen())
+    readonly_fields = ("message_text", "stack", "latest", "last", "first", "dead_letter_count", "standing")
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         registered = self.admin_site._registry
@@ -89,7 +221,10 @@ class FailureGroupAdmin(OperationPermissions, TableAdmin):
         # The stack trace belongs to a job: users need the permission to view its source.
         stack = ("stack",) if sources and all(source.has_view_permission(request) for source in sources) else ()
         return [
-            (None, {"fields": ("handler_type", "exception", ("count", "first", "last"), "dead_letter_count")}),
+            (
+                None,
+                {"fields": ("handler_type", "exception", ("count", "first", "last"), "dead_letter_count", "standing")},
+            ),
             (gettext_lazy("Latest failure"), {"fields": ("latest", "message_text", *stack)}),
             (None, {"fields": ("fingerprint",)}),
         ]
@@ -97,6 +232,26 @@ class FailureGroupAdmin(OperationPermissions, TableAdmin):
     @admin.display(description=gettext_lazy("handler"), ordering="handler_type")
     def handler(self, group: FailureGroup) -> SafeString:
         return display.handler(group.handler_type)
+
+    @admin.display(description=gettext_lazy("attention"))
+    def standing(self, group: FailureGroup) -> SafeString:
+        """Whether it is quiet, until when, and who deals with it."""
+        now = display.now(group)
+        lines = [standing_badge(group, now)]
+        if group.acknowledged_at is not None:
+            lines.append(_quiet_line(display.relative(group.acknowledged_at, now)))
+        elif group.snoozed(now):
+            if group.snoozed_until is not None:
+                lines.append(_quiet_line(_("until %(time)s") % {"time": display.absolute(group.snoozed_until)}))
+            if group.snoozed_to_count is not None:
+                left = max(0, group.snoozed_to_count - group.count)
+                text = ngettext("or for %(count)s more failure", "or for %(count)s more failures", left)
+                if group.snoozed_until is None:
+                    text = ngettext("for %(count)s more failure", "for %(count)s more failures", left)
+                lines.append(_quiet_line(text % {"count": number_format(left, force_grouping=True)}))
+        if group.assigned_to:
+            lines.append(display.badge("person", group.assigned_to))
+        return format_html_join(SafeString("<br>"), "{}", ((line,) for line in lines))
 
     @admin.display(description=gettext_lazy("latest message"))
     def text(self, group: FailureGroup) -> str | SafeString:

@@ -21,7 +21,7 @@ from ..common.actions import Action, Outcome
 from ..common.base import TableAdmin
 from ..common.forms import AnnotationForm, RetriesForm
 from ..common.incident_columns import incident_badge
-from ..common.job_columns import instance_link
+from ..common.page_links import instance_link
 from ..common.permissions import OperationPermissions
 from ..common.tenancy import COLUMN
 
@@ -147,8 +147,8 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
         return display.link(resources.page_url(incident.resource), _("resource"))
 
     @admin.display(description=gettext_lazy("process instance"), empty_value=display.NONE)
-    def instance(self, incident: Incident) -> SafeString | None:
-        return instance_link(incident.process_instance_id)
+    def instance(self, incident: Incident) -> SafeString | str | None:
+        return instance_link(self.admin_site.name, incident.process_instance_id, incident.tenant_id)
 
     @admin.display(description=gettext_lazy("since"))
     def since(self, incident: Incident) -> str | SafeString:

@@ -15,8 +15,8 @@ from jobexec.models import JobLog
 
 from ..common import display, filters, search, text_filters
 from ..common.base import TableAdmin
-from ..common.job_columns import instance_link
 from ..common.job_log_columns import log_badge
+from ..common.page_links import instance_link
 from ..common.tenancy import COLUMN
 
 
@@ -85,8 +85,8 @@ class JobLogAdmin(TableAdmin):
         return display.job_link(entry.job_id, self.admin_site.name)
 
     @admin.display(description=_("process instance"), empty_value=display.NONE)
-    def instance(self, entry: JobLog) -> SafeString | None:
-        return instance_link(entry.process_instance_id)
+    def instance(self, entry: JobLog) -> SafeString | str | None:
+        return instance_link(self.admin_site.name, entry.process_instance_id, entry.tenant_id)
 
     @admin.display(description=_("attempt, node"))
     def attempt_on_node(self, entry: JobLog) -> SafeString:

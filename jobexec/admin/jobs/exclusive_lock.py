@@ -18,6 +18,7 @@ from jobexec.operations.rows.routing import job_of_instance
 
 from ..common import display
 from ..common.base import TableAdmin
+from ..common.page_links import instance_link
 
 
 @admin.register(ExclusiveLock)
@@ -25,7 +26,7 @@ class ExclusiveLockAdmin(TableAdmin):
     """Locks of process instances. They come and go with the jobs that hold them; operators cannot remove them."""
 
     list_display = ("instance", "tenant_id", "owner", "held_for", "jobs")
-    list_display_links = ("instance",)
+    list_display_links = ("held_for",)
     search_fields = ("process_instance_id", "lock_owner")
     search_help_text = gettext_lazy("A process instance or a lock owner, exactly.")
     sortable_by = ("instance",)
@@ -38,8 +39,8 @@ class ExclusiveLockAdmin(TableAdmin):
         return (queryset.filter(locks_of(term) | Q(lock_owner=term)) if term else queryset), False
 
     @admin.display(description=gettext_lazy("process instance"), ordering="process_instance_id")
-    def instance(self, lock: ExclusiveLock) -> str:
-        return lock.instance
+    def instance(self, lock: ExclusiveLock) -> SafeString | str | None:
+        return instance_link(self.admin_site.name, lock.instance, lock.tenant_id)
 
     @admin.display(description=gettext_lazy("tenant"))
     def tenant_id(self, lock: ExclusiveLock) -> str:

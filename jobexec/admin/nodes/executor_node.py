@@ -24,6 +24,7 @@ from ..common.actions import Action, Outcome
 from ..common.base import TableAdmin
 from ..common.forms import ConfirmForm
 from ..dashboard.view import dashboard_view
+from ..pages.running import running_view
 
 
 class Control(Action):
@@ -101,7 +102,12 @@ class ExecutorNodeAdmin(TableAdmin):
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view(partial(dashboard_view, site=self.admin_site))
-        return [path("dashboard/", view, name="jobexec_dashboard"), *super().get_urls()]
+        running = self.admin_site.admin_view(partial(running_view, site=self.admin_site))
+        return [
+            path("dashboard/", view, name="jobexec_dashboard"),
+            path("running/", running, name="jobexec_running"),
+            *super().get_urls(),
+        ]
 
     @admin.display(description=gettext_lazy("state"))
     def state_badge(self, node: ExecutorNode) -> SafeString:

@@ -7,6 +7,7 @@ from datetime import datetime
 from jobexec import clock
 from jobexec.operations.reports.failure_groups import flush_failures
 from jobexec.operations.reports.meters import flush_meters, flushed
+from jobexec.operations.reports.subjects import backlog
 from jobexec.operations.sql.locks import atomic
 
 from ...runtime.threads import Loop, call_in_thread, logger
@@ -16,6 +17,8 @@ from ..nodes.node import Node
 #: Seconds after which a node that has only looked at an empty queue writes that.
 _SELDOM = 900.0
 _LAST = 10.0
+#: Seconds.
+_SAMPLED_EVERY, _SAMPLED_IDLE = 45.0, 300.0
 
 
 def write_counted(using: str, reporter: str, counted: MeterBatch, timestamp: datetime) -> None:
@@ -41,12 +44,24 @@ class MeterWriting(Loop):
         #: The counts to be written, and the time used in the last try.
         self._pending: tuple[MeterBatch, datetime | None] | None = None
         self._written_at = clock.monotonic()
+        self._sampled_at = clock.monotonic()
+        #: Whether jobs waited at the last sample.
+        self._waiting = False
 
     def run_once(self) -> float:
+        self._sample()
         seldom = clock.monotonic() - self._written_at >= _SELDOM
         if self._pending or seldom or self.node.meters.worth_writing:
             self.write()
         return self._interval
+
+    def _sample(self) -> None:
+        """Count how many jobs wait: often while some run or wait, otherwise now and then, as nodes may be paused."""
+        now, lively = clock.monotonic(), self._waiting or self.node.meters.worth_writing
+        if now - self._sampled_at >= (_SAMPLED_EVERY if lively else _SAMPLED_IDLE):
+            sample = backlog(self.node.using, self.node.settings.categories)
+            self._sampled_at, self._waiting = now, bool(sample)
+            self.node.meters.sampled(sample)
 
     def write(self) -> None:
         """Write everything counted until now."""

@@ -13,11 +13,12 @@ from jobexec import clock
 from jobexec.models import DeadLetterJob, FailureGroup, Job
 from jobexec.operations.reports import meters as names
 from jobexec.operations.reports.failure_groups import OTHER, FailureCount
+from jobexec.operations.reports.subjects import counts_of_subjects
 from jobexec.operations.sql.errors import storable
 from jobexec.operations.values.acquired_job import AcquiredJob, Acquisition
 from jobexec.operations.values.failure import Failure, fingerprint_of
 from jobexec.operations.values.fingerprint import exception_name
-from jobexec.operations.values.histogram import counts_by_key
+from jobexec.operations.values.histogram import KEYS, counts_by_key
 from jobexec.operations.values.ranking import interval
 from jobexec.operations.values.run import Run
 
@@ -27,6 +28,9 @@ logger = logging.getLogger("jobexec.executor")
 
 #: Kinds of failures beyond this many are counted as one until the next flush.
 MOST_GROUPS = 1000
+#: Handlers with their categories and tenants beyond so many are counted without their tenants until the next flush.
+MOST_SUBJECTS = 1000
+_LAST = len(KEYS) - 1  # the bucket without an end
 _BITS = 128  # more than any duration in milliseconds has
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -56,7 +60,8 @@ class Meters:
 
     def _begin(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._successful: Counter[str] = Counter()
+        #: By handler, category and tenant: successful runs by bucket of their duration, then failures.
+        self._subjects: dict[tuple[str, str, str], list[int]] = {}
         self._waits, self._runs = [0] * _BITS, [0] * _BITS
         self._waited, self._ran = 0, 0.0  # milliseconds, seconds
         self._failures: dict[str, FailureCount] = {}
@@ -73,6 +78,11 @@ class Meters:
         """Jobs that a handler enqueued stay here."""
         with self._lock:
             self._counts[names.JOB_FOLLOWED_UP, ""] += count
+
+    def sampled(self, backlog: names.Counts) -> None:
+        """So many jobs wait now."""
+        with self._lock:
+            self._counts.update(backlog)
 
     def recovered(self, count: int) -> None:
         """Jobs of a dead node were released."""
@@ -94,16 +104,28 @@ class Meters:
     # handlers are mostly the same.
 
     def _count_ends(self, outcomes: Sequence[Outcome]) -> None:
-        successful, handler, count = self._successful, "", 0
+        handler = category = tenant = None
+        counts: list[int] = []
         for outcome in outcomes:
             if outcome.became is not None:
                 self._failed(outcome)
-            elif outcome.work.handler_type == handler:
-                count += 1
+                continue
+            work, run = outcome.work, outcome.run
+            if work.handler_type != handler or work.category != category or work.tenant_id != tenant:
+                handler, category, tenant = work.handler_type, work.category, work.tenant_id
+                counts = self._counts_of(handler, category, tenant)
+            if run is None or run.duration < 0.001:
+                counts[0] += 1
             else:
-                successful[handler] += count
-                handler, count = outcome.work.handler_type, 1
-        successful[handler] += count
+                counts[min(int(run.duration * 1000).bit_length(), _LAST)] += 1
+
+    def _counts_of(self, handler: str, category: str, tenant: str) -> list[int]:
+        found = self._subjects.get((handler, category, tenant))
+        if found is None:
+            if len(self._subjects) >= MOST_SUBJECTS:
+                tenant = ""  # there are as many of these as a project has customers
+            found = self._subjects.setdefault((handler, category, tenant), [0] * (len(KEYS) + 1))
+        return found
 
     def _count_times(self, runs: Sequence[tuple[AcquiredJob, Run]], per_point: int) -> None:
         waits, ran, waited = self._waits, self._runs, 0
@@ -142,6 +164,7 @@ class Meters:
         if not failure.counts and not dead:
             return  # no attempt; the next node may know the handler
         self._counts[names.JOB_FAILED, work.handler_type] += 1
+        self._counts_of(work.handler_type, work.category, work.tenant_id)[-1] += 1
         if dead:
             self._counts[names.JOB_DEAD_LETTERED, work.handler_type] += 1
         self._group(work, failure)
@@ -168,16 +191,18 @@ class Meters:
         """Whether anything was counted except looks at an empty queue."""
         with self._lock:
             return any(value for (name, _), value in self._counts.items() if name != names.JOB_ACQUISITION_ATTEMPT) or (
-                bool(self._successful)
+                bool(self._subjects)
             )
 
     def take(self) -> MeterBatch:
         """Return and reset the counts."""
         with self._lock:
-            counts, successful, failures = self._counts, self._successful, self._failures
+            counts, subjects, failures = self._counts, self._subjects, self._failures
             waits, runs, waited, ran = self._waits, self._runs, self._waited, self._ran
             self._begin()
-        counts.update({(names.JOB_SUCCESSFUL, handler): count for handler, count in successful.items()})
+        for (handler, _category, _tenant), by_bucket in subjects.items():
+            counts[names.JOB_SUCCESSFUL, handler] += sum(by_bucket[:-1])
+        counts.update(counts_of_subjects(subjects))
         for name, buckets in ((names.JOB_WAIT_TIME, waits), (names.JOB_RUN_TIME, runs)):
             counts.update({(name, key): count for key, count in counts_by_key(buckets)})
         counts[names.JOB_WAIT_TIME_SUM, ""], counts[names.JOB_RUN_TIME_SUM, ""] = waited, round(ran * 1000)

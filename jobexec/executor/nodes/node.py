@@ -42,7 +42,7 @@ class Node:
     the old one's jobs are no longer ours).
     """
 
-    def __init__(self, settings: Settings, engine: EngineSettings, load: Callable[[], dict[str, int]]) -> None:
+    def __init__(self, settings: Settings, engine: EngineSettings, load: Callable[[], dict[str, Any]]) -> None:
         self.settings = settings
         self.engine = engine
         self.using = engine.alias

@@ -5,13 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from heapq import heapify, heappop, heappush
 from itertools import count
+from typing import Any
 
 from jobexec import clock
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext
 
+#: Shorter runs are over before an operator could see them.
+REPORTED_AFTER = timedelta(seconds=1)
+#: An event loop may run thousands.
+MOST_REPORTED = 100
 _SOFT = 0.8
 _FEW = 100
 
@@ -22,7 +28,20 @@ class RunningJob:
 
     context: JobContext
     handler: JobHandler
+    thread: int
+    """The identifier of the thread that calls it."""
     began: float = 0.0
+
+    def as_json(self, name: str) -> dict[str, Any]:
+        """What the node reports of it; ``name`` is that of its thread."""
+        context = self.context
+        return {
+            "job": str(context.id),
+            "handler": context.work.handler_type,
+            "category": context.work.category,
+            "since": context.started_at.isoformat(),
+            "thread": name if context.holds_thread else "",
+        }
 
 
 class _Limits:
@@ -73,16 +92,17 @@ class RunningJobs:
     def __init__(self, hurry: Callable[[], None] = lambda: None) -> None:
         self._lock = threading.Lock()
         self._timed: dict[int, RunningJob] = {}
-        self._untimed: dict[int, tuple[JobContext, JobHandler]] = {}
+        self._untimed: dict[int, tuple[JobContext, JobHandler, int]] = {}
         self._soft, self._hard = _Limits(self._timed), _Limits(self._timed)
         self._hurry = hurry
 
     def begin(self, context: JobContext, handler: JobHandler) -> None:
         """A handler is about to be called."""
         if context.timeout is None:
-            self._untimed[id(context)] = context, handler
+            self._untimed[id(context)] = context, handler, threading.get_ident()
             return
-        running, seconds = RunningJob(context, handler, clock.monotonic()), context.timeout.total_seconds()
+        running = RunningJob(context, handler, threading.get_ident(), clock.monotonic())
+        seconds = context.timeout.total_seconds()
         with self._lock:
             self._timed[id(context)] = running
             # 80 and 100 per cent of the timeout, as in Ratchet.
@@ -103,7 +123,15 @@ class RunningJobs:
         """The handlers that run now, without those that have timed out."""
         with self._lock:
             timed = list(self._timed.values())
-        return [*timed, *(RunningJob(context, handler) for context, handler in self._untimed.copy().values())]
+        return [*timed, *(RunningJob(*each) for each in self._untimed.copy().values())]
+
+    def report(self, using: str) -> list[dict[str, Any]]:
+        """The jobs of this engine that have run for :data:`REPORTED_AFTER`, the longest first, for the node's row."""
+        moment = clock.now(using) - REPORTED_AFTER
+        found = [each for each in self.all() if each.context.using == using and each.context.started_at <= moment]
+        found.sort(key=lambda each: each.context.started_at)
+        names = {thread.ident: thread.name for thread in threading.enumerate()} if found else {}
+        return [each.as_json(names.get(each.thread, "")) for each in found[:MOST_REPORTED]]
 
     def near_the_end(self) -> list[RunningJob]:
         """Jobs that reached their soft limit since the last call; sets ``soft_timeout`` of their contexts."""

@@ -10,6 +10,7 @@ from .changes.reencrypt import Reencrypt
 from .changes.subcommands import REENCRYPT, SUBCOMMANDS
 from .definitions import Definitions
 from .deployments import Deployments
+from .groups import Groups
 from .incidents import Incidents
 from .index import Index
 from .look.explain import Why
@@ -30,6 +31,7 @@ _ALL: tuple[Action, ...] = (
     *(Change(each) for each in SUBCOMMANDS),
     Reencrypt(REENCRYPT),
     Incidents(),
+    Groups(),
     Batches(),
     Definitions(),
     Deployments(),

@@ -16,7 +16,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.conf.alerts import AlertTarget
-from jobexec.models import AlertedGroup, Incident, IncidentState
+from jobexec.models import AlertedGroup, FailureGroup, Incident, IncidentState
 from jobexec.retry import RetryPlan
 
 from ..enqueue.create import create_job
@@ -114,6 +114,8 @@ def _look(using: str, target: AlertTarget, own: AlertedGroup) -> _Look:
     since = _incidents(using, target).filter(timestamp__gt=own.told_until)
     found = since.order_by().values_list("fingerprint").annotate(Min("timestamp"), Max("timestamp"))
     groups = {alike: (first, last) for alike, first, last in found}
+    for alike in _quiet(using, list(groups)):
+        del groups[alike]
     if not groups:
         return _Look()
     known = _known(using, own.target, list(groups))
@@ -128,6 +130,13 @@ def _look(using: str, target: AlertTarget, own: AlertedGroup) -> _Look:
             begun = max(first, earlier.told_until + timedelta(microseconds=1))
             seen.waiting_since = min(begun, seen.waiting_since or begun)
     return seen
+
+
+def _quiet(using: str, alike: list[str]) -> list[str]:
+    """Those of these groups that an operator has acknowledged or snoozed: nobody is told of what fails meanwhile."""
+    now, rows = clock.now(using), FailureGroup.objects.using(using)
+    pages = [alike[start : start + _PAGE] for start in range(0, len(alike), _PAGE)]
+    return [group.pk for page in pages for group in rows.filter(pk__in=page) if group.quiet(now)]
 
 
 def _known(using: str, target: str, alike: list[str]) -> dict[str, AlertedGroup]:

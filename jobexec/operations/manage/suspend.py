@@ -21,7 +21,7 @@ from .bulk import activate_page, suspend_page
 from .suspension_sweep import activate_all, activate_rows, begin, end, one, suspend_for_good, suspend_row
 
 _ALREADY = gettext_noop("it is already suspended individually")
-_STILL = gettext_noop("still suspended by its process instance, process definition, job definition or tenant")
+_STILL = gettext_noop("still suspended by its process instance, process definition, job definition, category or tenant")
 
 
 class Period(NamedTuple):
@@ -48,7 +48,8 @@ def suspend(
     the suspended jobs. Returns an :class:`~jobexec.operations.targets.for_each.OperationResult`.
 
     With exactly one of ``process_instance_id``, ``process_definition_id`` (a version), ``process_definition_key``,
-    ``job_definition_id``, ``tenant_id``, or with ``process_definition_key`` and ``tenant_id`` ('': jobs without one):
+    ``job_definition_id``, ``category``, ``tenant_id``, or with ``process_definition_key`` and ``tenant_id`` ('': jobs
+    without one):
     all jobs in it, including those created later. Existing jobs move in pages, running jobs finish. Returns how many
     moved now. The back-off of a waiting retry is kept in its due date.
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db import connections, transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from jobexec import clock
-from jobexec.models import AbstractJob, DeadLetterJob, FailureGroup
+from jobexec.models import AbstractJob, DeadLetterJob, FailureGroup, Incident, IncidentState
 
 from ..sql.dialect import dialect_of
 from ..values.fingerprint import exception_name, fingerprint
-from .counts import CappedCount
+from .counts import COUNT_LIMIT, CappedCount
 
 #: The group for failures beyond the number of groups that a node tracks.
 OTHER = "other"
@@ -84,16 +85,77 @@ class GroupOfFailures:
     dead_letters: CappedCount
 
 
-def failure_groups(using: str, *, since: datetime | None = None, limit: int = 20) -> list[GroupOfFailures]:
-    """The groups, latest failures first; with ``since`` only those that have failed since then."""
+def failure_groups(
+    using: str, *, since: datetime | None = None, limit: int = 20, loud_at: datetime | None = None
+) -> list[GroupOfFailures]:
+    """The groups, latest failures first; with ``since`` only those that have failed since then.
+
+    With ``loud_at`` only those that are neither acknowledged nor snoozed at that time.
+    """
     rows = FailureGroup.objects.using(using).order_by("-last_time")
+    if loud_at is not None:
+        rows = rows.exclude(quiet_groups(loud_at))
     if since is not None:
         rows = rows.filter(last_time__gte=since)
     return [GroupOfFailures(group, _dead_letters(using, group.fingerprint)) for group in rows[:limit]]
 
 
-def _dead_letters(using: str, fingerprint: str) -> CappedCount:
-    return CappedCount.of(DeadLetterJob.objects.using(using).filter(fingerprint=fingerprint))
+def _dead_letters(using: str, fingerprint: str, **more: Any) -> CappedCount:
+    return CappedCount.of(DeadLetterJob.objects.using(using).filter(fingerprint=fingerprint, **more))
+
+
+@dataclass(frozen=True, slots=True)
+class TroublingGroup(GroupOfFailures):
+    """A group with open incidents that is not quiet."""
+
+    lately: CappedCount
+    """The number of its dead letters of the last hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIncidents:
+    """The open incidents, among the latest :data:`~.counts.COUNT_LIMIT`."""
+
+    total: CappedCount
+    loud: CappedCount
+    """Those of no group, or of a group that is neither acknowledged nor snoozed."""
+    groups: list[TroublingGroup]
+    """The groups with the most of the loud ones."""
+
+
+def quiet_groups(now: datetime) -> Q:
+    """The condition that matches the groups that :meth:`FailureGroup.quiet` calls quiet."""
+    dated = Q(snoozed_until=None) | Q(snoozed_until__gt=now)
+    counted = Q(snoozed_to_count=None) | Q(snoozed_to_count__gte=F("count"))
+    some = Q(snoozed_until__isnull=False) | Q(snoozed_to_count__isnull=False)
+    return Q(acknowledged_at__isnull=False) | (some & dated & counted)
+
+
+LATELY = timedelta(hours=1)
+_MOST_JUDGED = 500  # SQLite limits the number of parameters
+
+
+def incidents_by_group(
+    using: str, now: datetime, tenants: Collection[str] | None = None, limit: int = 5
+) -> OpenIncidents:
+    """The open incidents, of all tenants or of these, and the ``limit`` groups to which the most of them belong."""
+    rows = Incident.objects.using(using).filter(state=IncidentState.OPEN).order_by("-timestamp")
+    seen = list(rows.values_list("fingerprint", "tenant_id")[: COUNT_LIMIT + 1])
+    counts = Counter(alike for alike, tenant in seen if tenants is None or tenant in tenants)
+    first = [alike for alike, _ in counts.most_common(_MOST_JUDGED) if alike]
+    groups = {group.pk: group for group in FailureGroup.objects.using(using).filter(pk__in=first)}
+    loud = [alike for alike in counts if alike not in groups or not groups[alike].quiet(now)]
+    shown = [alike for alike in first if alike in groups and alike in set(loud)][:limit]
+    return OpenIncidents(
+        total=CappedCount.upto(counts.total(), len(seen) > COUNT_LIMIT),
+        loud=CappedCount.upto(sum(counts[alike] for alike in loud), len(seen) > COUNT_LIMIT),
+        groups=[
+            TroublingGroup(
+                groups[alike], _dead_letters(using, alike), _dead_letters(using, alike, died_at__gte=now - LATELY)
+            )
+            for alike in shown
+        ],
+    )
 
 
 _COLUMNS = ("fingerprint", "handler_type", "exception", "message", "job_id", "first_time", "last_time", "count")

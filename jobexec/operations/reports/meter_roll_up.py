@@ -23,6 +23,10 @@ SLOT = timedelta(minutes=15)
 #: The time of the rows for everything older than METER_TIME_TO_LIVE: before any period.
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
+#: How the names of the meters of subjects begin (:mod:`.subjects`): nobody asks for their totals since the beginning,
+#: so they are deleted when they expire.
+RUNS_OF = "runs-of-"
+
 _PAGE = 2000
 
 Rows: TypeAlias = QuerySet[MeterLog]
@@ -71,6 +75,8 @@ def _merge(rows: Rows, moved: Callable[[datetime], datetime], into: Rows | None)
         page += lock_rows(into.order_by("pk"), skip_locked=True) if into is not None else []
         sums: Counter[tuple[str, str, datetime]] = Counter()
         for row in page:
+            if into is not None and row.name.startswith(RUNS_OF):
+                continue
             sums[row.name, row.key, moved(row.timestamp)] += row.value
         merged = [
             MeterLog(name=name, key=key, timestamp=timestamp, value=value)

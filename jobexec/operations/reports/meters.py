@@ -18,11 +18,12 @@ from jobexec.models import MeterLog
 
 from ..sql.time_buckets import Slot, whole_second
 from ..values.histogram import quantile
-from .meter_roll_up import roll_up
+from .meter_roll_up import RUNS_OF, roll_up
 
 __all__ = [
     "HISTOGRAMS",
     "METERS",
+    "RUNS_OF",
     "Counts",
     "Series",
     "flush_meters",
@@ -51,6 +52,10 @@ JOB_RUN_TIME = "job-run-time"  # by bucket
 # The totals of the times in the histograms, in milliseconds.
 JOB_WAIT_TIME_SUM = "job-wait-time-sum"
 JOB_RUN_TIME_SUM = "job-run-time-sum"
+
+# A gauge as two meters: the sum of the samples by category, and their number.
+JOB_BACKLOG = "job-backlog"
+JOB_BACKLOG_SAMPLES = "job-backlog-samples"
 
 #: Meters whose keys are buckets, see :mod:`~jobexec.operations.values.histogram`.
 HISTOGRAMS = (JOB_WAIT_TIME, JOB_RUN_TIME)

@@ -90,12 +90,11 @@ def _times(using: str, since: datetime, until: datetime, step: timedelta) -> dic
     for name, key, slot, count in slots.values_list("name", "key", "slot").annotate(sum=Sum("value")).order_by():
         found[name][int(slot)][key] += int(count)
     length = -(-(until - since) // step)
-    return {
-        name: _of_histograms(since, step, [by_slot[slot] for slot in range(length)]) for name, by_slot in found.items()
-    }
+    return {name: times_of(since, step, [by_slot[slot] for slot in range(length)]) for name, by_slot in found.items()}
 
 
-def _of_histograms(since: datetime, step: timedelta, slots: Sequence[Mapping[str, int]]) -> Times:
+def times_of(since: datetime, step: timedelta, slots: Sequence[Mapping[str, int]]) -> Times:
+    """The percentiles of these counts by bucket, one of them for each step."""
     everything: Counter[str] = Counter()
     for counts in slots:
         everything.update(counts)

@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy
 
 from jobexec.admin.common import display
 from jobexec.admin.common.instance_pages import INSTANCE_PAGES
+from jobexec.admin.common.page_links import instance_url
 from jobexec.identifiers import as_id
 from jobexec.models import DeadLetterJob
 
@@ -195,7 +196,9 @@ class ProcessInstanceAdmin(DrawnAdmin):
         using = row._state.db or "default"
         view, process = view_of(using, row.pk), process_of(using, row.definition_id)
         drawn = self.drawn(request, row, process, overlay(view, process)) if process is not None else {}
-        return {**InstancePage(self, request, view, process).context(), **drawn}
+        url = instance_url(self.admin_site.name, str(row.pk))
+        related = [display.link(url, _("Its jobs, their runs and their log"))] if url else []
+        return {**InstancePage(self, request, view, process).context(), **drawn, "related": related}
 
 
 def _instance_page(request: HttpRequest, site: AdminSite, instance: str, using: str) -> SafeString | None:

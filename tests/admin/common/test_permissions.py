@@ -104,6 +104,10 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
     (Incident, "annotate", "annotate_incident", {"annotation": "Seen."}),
     (Incident, "requeue", "requeue_deadletterjob", RETRIES),
     (FailureGroup, "requeue", "requeue_deadletterjob", RETRIES),
+    (FailureGroup, "assign", "manage_failuregroup", {"assigned_to": ""}),
+    (FailureGroup, "acknowledge", "manage_failuregroup", {}),
+    (FailureGroup, "snooze", "manage_failuregroup", {"failures": "5"}),
+    (FailureGroup, "reopen", "manage_failuregroup", {}),
     (Batch, "suspend", "manage_batch", {}),
     (Batch, "activate", "manage_batch", {}),
     (Batch, "seal", "manage_batch", {}),
@@ -180,7 +184,10 @@ def a_row(table: type[Any], action: str = "") -> Any:
 
 def a_failure_group(action: str) -> FailureGroup:
     data.dead_letter()
-    return data.failure_group()
+    if action == "acknowledge":
+        return data.failure_group()
+    quiet: dict[str, Any] = {"acknowledged_at": clock.now()} if action == "reopen" else {}
+    return data.failure_group(assigned_to="anna", **quiet)
 
 
 def a_batch(action: str) -> Batch:
@@ -234,7 +241,7 @@ BESIDE: dict[type[Any], Callable[[str], Any]] = {
 def everything() -> list[Any]:
     """What is in the tables that actions change."""
     tables = (*JOB_TABLES, Deployment, DeploymentRegistration, Suspension, JobDefinition, Incident, HistoryJob, Batch)
-    tables = (*tables, Schedule, GatewayClient, JobKey, TaskResult, Resource, Message, ExecutorNode)
+    tables = (*tables, FailureGroup, Schedule, GatewayClient, JobKey, TaskResult, Resource, Message, ExecutorNode)
     return [(table.__name__, list(table.objects.order_by("pk").values())) for table in tables]
 
 

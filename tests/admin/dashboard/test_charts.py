@@ -22,15 +22,26 @@ def bars(*layers):
 
 
 def test_bars_stand_on_each_other_and_stay_inside():
-    svg = bars(("done", [10, 0, 1000]), ("failed", [0, 0, 1]))
-    assert svg.get("viewBox") == "0 0 3 100"
+    svg = bars(("done", [10, 0, 1000, 1000]), ("failed", [0, 0, 1, 0]))
+    assert svg.get("viewBox") == "0 0 4 100"
     shapes = [rect for rect in svg.iter("rect") if rect.get("class") != "jobexec-space"]
     drawn = [(rect.get("class"), rect.get("x"), float(rect.get("y")), float(rect.get("height"))) for rect in shapes]
-    done, failed = drawn[1:]
+    done, _, failed = sorted(drawn[1:])
     assert drawn[0] == ("done", "0.1", 98.0, 2.0)  # however little, it can be seen
     assert (done[0], failed[0]) == ("done", "failed")
     assert failed[2] + failed[3] == pytest.approx(done[2], abs=0.01)
     assert all(y >= 0 and y + height <= 100.01 for _, _, y, height in drawn)
+
+
+def test_one_much_larger_value_does_not_flatten_the_others():
+    assert charts.fair_top([10] * 20 + [12, 1000]) == 15
+    assert charts.fair_top([10] * 20 + [30]) == 30, "not so much larger"
+    assert (charts.fair_top([]), charts.fair_top([0, 7])) == (0.0, 7)
+    svg = bars(("done", [10] * 20 + [1000]))
+    heights = [float(each.get("height")) for each in svg.iter("rect") if each.get("class") == "done"]
+    assert heights[0] == pytest.approx(10 / 15 * 100, abs=0.01)
+    assert heights[-1] == 100, "it is cut"
+    assert [each.get("x") for each in svg.iter("rect") if each.get("class") == "jobexec-cut"] == ["20.1"]
 
 
 def test_what_is_said_is_escaped():

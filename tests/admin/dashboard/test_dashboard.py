@@ -208,11 +208,11 @@ class TestContent:
     def test_incidents_lead_to_the_groups_of_their_failures(self, admin):
         group()
         data.dead_letter(fingerprint="f" * 32)
-        incident()
+        incident(fingerprint="f" * 32)
         content = admin.get(PAGE).content.decode()
         wrong = content[content.index("jobexec-wrong") : content.index("jobexec-tiles")]
         assert f'<a href="/admin/jobexec/failuregroup/{"f" * 32}/change/">' in wrong
-        assert "(dead letters: 1)" in wrong
+        assert "(dead letters: 1, in the last hour: 1)" in wrong
 
     def test_nodes(self, admin):
         node = data.node(stuck_threads=1)
@@ -449,7 +449,7 @@ def test_it_takes_the_same_statements_however_much_there_is(admin):
         return [query["sql"] for query in captured if "jobexec_" in query["sql"]]
 
     few = statements()
-    assert len(few) <= 18
+    assert len(few) <= 19
     for number in range(15):
         data.dead_letter()
         incident()

@@ -22,6 +22,7 @@ def test_it_asks_what_then_shows_how_much_then_does_it(admin):
     assert b'name="value"' in admin.get(URL).content
     asked = admin.post(URL, TENANT)
     assert [int(table["count"]) for table in asked.context["affected"]] == [1, 1, 0, 0]
+    assert asked.context["meant"] == ["shop.jobs.charge_card of tenant acme: 2"]
     assert not Suspension.objects.exists()
     response = admin.post(URL, {**TENANT, "_confirmed": "1"})
     assert response["Location"] == list_url(Suspension)
@@ -53,7 +54,7 @@ def test_with_dates_and_without_existing_jobs(admin, settings):
         {},
         {"scope": "tenant_id"},
         {"scope": "id", "value": "x"},
-        {"scope": "category", "value": "x"},
+        {"scope": "handler_type", "value": "x"},
         {**TENANT, "until": "2001-01-01T00:00:00"},
         {**TENANT, "value": "x" * 256},
     ],
@@ -96,3 +97,16 @@ def test_definitions_tell_that_they_are_suspended(admin):
     assert admin.told(response)[-1] == ("success", "1 definition activated.")
     assert Job.objects.get().pk == job.pk
     assert "active</span>" in admin.get(list_url(JobDefinition)).content.decode()
+
+
+def test_the_question_of_a_definition_says_whose_jobs_it_means(admin):
+    definition = JobDefinition.objects.create(id="pay", handler_type="pay", category="default")
+    for tenant in ("acme", "acme", "beta"):
+        data.make(Job, handler_type="pay", job_definition_id="pay", tenant_id=tenant)
+    data.make(TimerJob, handler_type="pay", job_definition_id="pay", tenant_id="acme", due_date=datetime.now(UTC))
+    data.dead_letter(handler_type="pay", job_definition_id="pay")
+    data.make(Job, handler_type="ship", job_definition_id="ship")
+    asked = admin.act(JobDefinition, "suspend", [definition], answered=False)
+    assert asked.context["meant"] == ["pay of tenant acme: 3", "pay of tenant beta: 1"]
+    asked = admin.act(JobDefinition, "set_retries", [definition], answered=False)
+    assert asked.context["meant"] == ["pay: 1"]

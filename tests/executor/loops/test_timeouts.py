@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 from django.db import connections
 
-from jobexec import signals
+from jobexec import clock, signals
 from jobexec.clock import FrozenClock
 from jobexec.exceptions import JobCancelled, JobTimeout
 from jobexec.executor.loops.timeouts import Timeouts
-from jobexec.executor.run.running import RunningJobs
+from jobexec.executor.run.running import MOST_REPORTED, RunningJobs
 from jobexec.handlers.context import JobContext
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, JobProgress, TimerJob
 from jobexec.operations import cancel
@@ -31,8 +31,8 @@ class TestWatch:
 
     @pytest.fixture
     def watch(self):
-        with FrozenClock() as clock:
-            watch = SimpleNamespace(clock=clock, outcomes=[], given_up=[], restarts=[], stuck=1)
+        with FrozenClock() as frozen:
+            watch = SimpleNamespace(clock=frozen, outcomes=[], given_up=[], restarts=[], stuck=1)
             watch.running = RunningJobs()
             pool = SimpleNamespace(give_up=lambda work, most: watch.given_up.append(work) or watch.stuck)
             watch.loop = Timeouts(watch.running, pool, watch.outcomes.append, watch.restarts.append, "here", 3)
@@ -408,3 +408,33 @@ def test_progress_is_counted_in_whole_numbers(values):
 
 
 PK = "00000000-0000-0000-0000-000000000001"
+
+
+def test_what_has_run_for_a_while_is_reported():
+    running, moment = RunningJobs(), clock.now()
+
+    def begin(number, ago, using="default", timeout=None, holds_thread=True):
+        context = SimpleNamespace(
+            id=f"job-{number}",
+            using=using,
+            timeout=timeout,
+            holds_thread=holds_thread,
+            started_at=moment - timedelta(seconds=ago),
+            work=SimpleNamespace(handler_type="tests.slow", category="default"),
+        )
+        running.begin(context, None)
+        return context
+
+    begin(1, ago=-60)
+    begin(2, ago=5, timeout=timedelta(minutes=1))
+    begin(3, ago=60)
+    begin(4, ago=30, using="other")
+    begin(5, ago=2, holds_thread=False)
+    running.end(begin(6, ago=10))
+    found = running.report("default")
+    assert [each["job"] for each in found] == ["job-3", "job-2", "job-5"]
+    assert [bool(each["thread"]) for each in found] == [True, True, False], "an event loop runs many"
+    assert found[0]["handler"] == "tests.slow"
+    for number in range(200):
+        begin(f"many-{number}", ago=100)
+    assert len(running.report("default")) == MOST_REPORTED

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from django.db import OperationalError
 
+from jobexec import clock
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
 from jobexec.exceptions import RetryIn
@@ -22,6 +23,7 @@ from jobexec.models import DeadLetterJob, FailureGroup, Job, MeterLog, TimerJob
 from jobexec.operations import cancel
 from jobexec.operations.nodes.leases import declare_dead
 from jobexec.operations.reports import meters
+from jobexec.operations.reports.subjects import meter_of, runs_of
 from jobexec.operations.values.acquired_job import Acquisition
 from jobexec.operations.values.failure import Failure
 from jobexec.operations.values.histogram import KEYS
@@ -37,9 +39,11 @@ TIMES = {*meters.HISTOGRAMS, *SUMS}
 quick = {"WAIT_TIME": 0.01, "MAX_WAIT": 0.05, "MAX_WAIT_WHEN_LISTENING": 0.05}
 
 
-def ended(became=None, failure=None, waited=0, took=0.0, priority=0, name="a", ageing=None, counted=True):
+def ended(became=None, failure=None, waited=0, took=0.0, priority=0, name="a", ageing=None, counted=True, tenant=""):
     rank = NOW_MS - waited - priority * (ageing or 36525 * 86_400_000)
-    work = SimpleNamespace(id=None, handler_type=name, rank=rank, priority=priority)
+    work = SimpleNamespace(
+        id=None, handler_type=name, category="default", tenant_id=tenant, rank=rank, priority=priority
+    )
     outcome = Outcome(work, Run(NOW, took, "here"), failure)
     outcome.counted, outcome.became = counted, became
     return outcome
@@ -48,7 +52,12 @@ def ended(became=None, failure=None, waited=0, took=0.0, priority=0, name="a", a
 def counted(*outcomes):
     counting = Meters("default")
     counting.ended(outcomes)
-    return dict(counting.take().counts)
+    return {key: count for key, count in counting.take().counts.items() if not key[0].startswith(meters.RUNS_OF)}
+
+
+def plain(counts):
+    """Without times, and without the meters of subjects."""
+    return {key: n for key, n in counts.items() if key[0] not in TIMES and not key[0].startswith(meters.RUNS_OF)}
 
 
 class TestInMemory:
@@ -65,6 +74,30 @@ class TestInMemory:
             ("job-run-time", "4"): 1,
             ("job-run-time", "2048"): 1,
         }
+
+    def test_runs_are_counted_by_handler_category_and_tenant(self):
+        counting, error = Meters("default"), Failure("ValueError: no")
+        counting.ended([ended(took=0.003), ended(tenant="acme"), ended(TimerJob, error), ended(name="b", took=1e9)])
+        counts = counting.take().counts
+        found = {key: count for key, count in counts.items() if key[0].startswith(meters.RUNS_OF)}
+        assert found == {
+            (meter_of("handler", "a"), "1"): 1,
+            (meter_of("handler", "a"), "4"): 1,
+            (meter_of("handler", "a"), "failed"): 1,
+            (meter_of("handler", "b"), "inf"): 1,
+            (meter_of("category", "default"), "1"): 1,
+            (meter_of("category", "default"), "4"): 1,
+            (meter_of("category", "default"), "inf"): 1,
+            (meter_of("category", "default"), "failed"): 1,
+            (meter_of("tenant", "acme"), "1"): 1,
+        }
+
+    def test_of_many_tenants_the_busiest_are_written(self):
+        counting = Meters("default")
+        counting.ended([ended(tenant=f"t{number % 30}") for number in range(30)] + [ended(tenant="t29")])
+        names = {name for name, _ in counting.take().counts if name.startswith(f"{meters.RUNS_OF}tenant:")}
+        assert len(names) == 20
+        assert meter_of("tenant", "t29") in names
 
     def test_what_was_taken_is_not_counted_again(self):
         counting = Meters("default")
@@ -176,6 +209,13 @@ class TestExecutor:
         (group,) = FailureGroup.objects.using(alias).all()
         assert (group.count, group.exception, group.handler_type) == (5, "ZeroDivisionError", "tests.bad")
         assert set(DeadLetterJob.objects.using(alias).values_list("fingerprint", flat=True)) == {group.fingerprint}
+        now = clock.now(alias) + timedelta(seconds=1)
+        found = {
+            name: runs_of(alias, kind, name, now, timedelta(hours=1))
+            for kind, name in (("handler", "tests.good"), ("handler", "tests.bad"), ("category", "default"))
+        }
+        counts = {name: (runs.all_succeeded, runs.all_failed) for name, runs in found.items()}
+        assert counts == {"tests.good": (20, 0), "tests.bad": (0, 5), "default": (20, 5)}
 
     def test_so_are_those_of_the_lane(self, alias, make_executor, handle):
         async def good():
@@ -236,7 +276,7 @@ class TestExecutor:
         make_row(Job, alias, lock_owner=dead.lock_owner)
         declare_dead(alias)
         Recovery(node, lambda: None).run_once()
-        found = {key: count for key, count in node.meters.take().counts.items() if key[0] not in TIMES}
+        found = plain(node.meters.take().counts)
         assert found == {
             ("job-recovered", ""): 2,
             ("job-failed", "tests.killer"): 1,
@@ -288,6 +328,27 @@ class TestWriting:
         row = MeterLog.objects.using(alias).get()
         assert (row.name, row.value, row.reporter) == ("job-acquisition-attempt", 3, "here")
         assert row.timestamp == NOW + timedelta(seconds=901)
+
+    def test_the_backlog_is_sampled_seldom_while_nothing_happens(self, alias, loop, frozen, django_assert_num_queries):
+        def samples():
+            return meters.total(alias, meters.JOB_BACKLOG_SAMPLES)
+
+        make_job(alias)
+        with django_assert_num_queries(0, using=alias):
+            frozen.tick(290)
+            loop.run_once()
+        frozen.tick(11)
+        loop.run_once()
+        assert samples() == 1
+        frozen.tick(46)
+        loop.run_once()
+        assert samples() == 2, "jobs wait"
+        Job.objects.using(alias).all().delete()
+        for _ in range(5):
+            frozen.tick(46)
+            loop.run_once()
+        assert samples() == 2
+        assert meters.total(alias, meters.JOB_BACKLOG, key="default") == 2
 
     def test_a_flush_that_fails_loses_nothing(self, alias, loop, frozen, monkeypatch):
         with monkeypatch.context() as patch:

@@ -1,11 +1,13 @@
 """Operators pause, resume and drain running executors."""
 
 import threading
+from datetime import datetime, timedelta
 
 import pytest
 
-from jobexec import operations
+from jobexec import clock, operations
 from jobexec.executor.process.shutdown import EXIT_DRAINED, Shutdown, serve
+from jobexec.executor.run import running
 from jobexec.management.jobs.output.screen import Exit
 from jobexec.models import ExecutorNode, Job, NodeState, OperatorType
 from jobexec.operations.audit import acting
@@ -104,3 +106,26 @@ def test_the_audit_log_has_it(alias):
         operations.pause_nodes(["b"], using=alias)
     (row,) = audit_log(alias)
     assert (row.verb, row.object_type, row.count) == ("pause_nodes", "executornode", 1)
+
+
+@pytest.mark.every_database
+def test_a_node_reports_what_it_runs(alias, node, handle, monkeypatch):
+    monkeypatch.setattr(running, "REPORTED_AFTER", timedelta(0))
+    begun, go = threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        assert go.wait(TIMEOUT)
+
+    handle(work, name="tests.work")
+    job = make_job(alias, handler_type="tests.work")
+    assert begun.wait(TIMEOUT)
+    node.renew()
+    (told,) = ExecutorNode.objects.using(alias).get().running
+    assert (told["job"], told["handler"], told["category"]) == (str(job.pk), "tests.work", "default")
+    assert told["thread"]
+    assert datetime.fromisoformat(told["since"]) <= clock.now(alias)
+    go.set()
+    until(lambda: not Job.objects.using(alias).exists())
+    node.renew()
+    assert ExecutorNode.objects.using(alias).get().running == []

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from jobexec import jobs
 from jobexec.exceptions import AlertFailed, DoNotRetry
-from jobexec.models import AlertedGroup, DeadLetterJob, Incident, Job
+from jobexec.models import AlertedGroup, DeadLetterJob, FailureGroup, Incident, Job
 from jobexec.operations import fail_jobs, move_to_dead_letter, requeue, send_test_alert
 from jobexec.operations.external import fail_external_job
 from jobexec.operations.history.incidents import open_breaker_incident
@@ -407,3 +407,35 @@ def test_a_failing_webhook_is_retried_and_then_a_dead_letter_that_tells_nobody(a
 def test_the_job_is_known_to_every_executor():
     assert jobs.alert.name == ALERT
     assert str(jobs.alert.retry_plan) == str(RetryPlan.parse(dead_letter_alerts.RETRIES))
+
+
+@pytest.mark.parametrize(
+    "quiet",
+    [
+        {"acknowledged_at": NOW},
+        {"snoozed_until": NOW + timedelta(hours=2, seconds=2)},
+        {"snoozed_to_count": 5},
+    ],
+    ids=["acknowledged", "until a date", "up to a number"],
+)
+def test_nobody_is_told_of_a_quiet_group(alias, targets, frozen, quiet):
+    targets(team=TEAM)
+    frozen.tick(1)
+    die(alias)
+    die(alias, "shop.ship", "LookupError: no stock")
+    alike = DeadLetterJob.objects.using(alias).get(handler_type="shop.pay").fingerprint
+    times = {"first_time": frozen.now, "last_time": frozen.now}
+    group = FailureGroup.objects.using(alias).create(
+        fingerprint=alike, handler_type="shop.pay", count=1, **{**times, **quiet}
+    )
+    assert alert_dead_letters(alias) == 1
+    assert told(alias) == [("team", [("shop.ship", 1)])]
+    for _ in range(2):  # as the loop does, every few seconds
+        frozen.tick(3600)
+        assert alert_dead_letters(alias) == 0
+    die(alias)
+    frozen.tick(2)
+    group.count, group.acknowledged_at = 6, None
+    group.save(using=alias)
+    assert alert_dead_letters(alias) == 1
+    assert told(alias) == [("team", [("shop.pay", 1)])], "not of what failed meanwhile"

@@ -34,7 +34,9 @@ scopes = pytest.mark.parametrize("scope", _COLUMNS)
 
 
 @scopes
-def test_a_scope_holds_what_is_there_and_what_comes_later(alias, scope, frozen):
+def test_a_scope_holds_what_is_there_and_what_comes_later(alias, scope, frozen, configure):
+    served = {"categories": ("default", "x", "y")}
+    configure(CATEGORIES=served["categories"])
     inside, outside = {scope: "x"}, {scope: "y"}
     waiting, due, other = (
         make_job(alias, due_date=LATER, **inside),
@@ -48,7 +50,7 @@ def test_a_scope_holds_what_is_there_and_what_comes_later(alias, scope, frozen):
     timer = make_job(alias, due_date=NOW + timedelta(seconds=9), **inside)
     frozen.tick(10)
     trigger_due_timers(alias, 10)
-    assert [job.id for job in acquire(alias)] == [other.pk]
+    assert [job.id for job in acquire(alias, **served)] == [other.pk]
     held = (waiting, due, created, timer)
     assert tables_of(alias) == {row.pk: [SuspendedJob] for row in held} | {other.pk: [Job], dead.pk: [DeadLetterJob]}
 
@@ -56,7 +58,7 @@ def test_a_scope_holds_what_is_there_and_what_comes_later(alias, scope, frozen):
     assert not Suspension.objects.using(alias).exists()
     assert {row: table_of(alias, row) for row in held} == {waiting: TimerJob, due: Job, created: Job, timer: Job}
     assert reload(alias, waiting).due_date == LATER, "what waited for a time waits on"
-    assert {job.id for job in acquire(alias)} == {due.pk, created.pk, timer.pk}
+    assert {job.id for job in acquire(alias, **served)} == {due.pk, created.pk, timer.pk}
 
 
 def test_running_jobs_finish(alias):
@@ -128,7 +130,7 @@ def test_activating_a_job_does_not_overrule_its_scope(alias):
     row = make_job(alias, tenant_id="t")
     suspend(row, using=alias)
     suspend(tenant_id="t", using=alias)
-    reason = "still suspended by its process instance, process definition, job definition or tenant"
+    reason = "still suspended by its process instance, process definition, job definition, category or tenant"
     assert activate(row, using=alias).skipped == {row.pk: reason}
     assert table_of(alias, row) is SuspendedJob
     assert activate(tenant_id="t", using=alias) == 1, "its own suspension is lifted all the same"

@@ -30,6 +30,10 @@ def test_a_new_group_is_inserted(alias):
         "first_time": NOW - MINUTE,
         "last_time": NOW,
         "count": 3,
+        "assigned_to": "",
+        "acknowledged_at": None,
+        "snoozed_until": None,
+        "snoozed_to_count": None,
     }
 
 

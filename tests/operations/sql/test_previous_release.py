@@ -28,6 +28,11 @@ LATER: dict[str, dict[str, Any]] = {
         "lock_owner": "old:1",
         **dict.fromkeys(("start_time", "heartbeat_time", "lease_expiration_time"), clock.now()),
     },
+    "FailureGroup": {
+        "fingerprint": "f1",
+        "handler_type": "shop.pay",
+        **dict.fromkeys(("first_time", "last_time"), clock.now()),
+    },
     "GatewayClient": {"name": "old"},
     "Schedule": {"name": "old", "handler_type": "shop.pay", "expression": "R/PT1M"},
 }

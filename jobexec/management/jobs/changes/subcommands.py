@@ -24,6 +24,7 @@ SCOPES = {
     "process-definition": SuspensionScope.PROCESS_DEFINITION.value,
     "process-definition-version": SuspensionScope.PROCESS_DEFINITION_VERSION.value,
     "job-definition": SuspensionScope.JOB_DEFINITION.value,
+    "category": SuspensionScope.CATEGORY.value,
     "tenant": SuspensionScope.TENANT.value,
 }
 """The scopes that can be suspended as a whole: name on the command line to column."""

@@ -13,6 +13,7 @@ from jobexec.gateways.rest.camunda7.errors import invalid
 from jobexec.gateways.rest.camunda7.times import moment
 from jobexec.gateways.rest.camunda7.variables import to_json
 from jobexec.gateways.rest.common import caller_of, database, nothing
+from jobexec.identifiers import as_id
 
 from ...engine.inputs import Change, Command
 from ...models import ProcessDefinition
