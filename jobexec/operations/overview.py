@@ -17,7 +17,8 @@ from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Schedule,
 from .reports.counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts, open_incidents
 from .reports.failure_groups import GroupOfFailures, failure_groups
 from .reports.resources import ResourceStatus, troubled
-from .reports.throughput import Traffic, traffic
+from .reports.running import JobInHand, jobs_in_hand
+from .reports.throughput import HandlerTraffic, Traffic, traffic, traffic_by_handler
 from .reports.unserved_types import TypeWithoutWorker, types_without_worker
 from .sql.server_time import time_of
 
@@ -31,9 +32,11 @@ NODES_SHOWN = 100
 SUSPENSIONS_SHOWN = 20
 GROUPS_SHOWN = 8
 RESOURCES_SHOWN = 10
+RUNNING_SHOWN = 20
+HANDLERS_SHOWN = 20
 
-OF_ALL_TENANTS = frozenset({"nodes", "failure_groups", "traffic", "unserved", "resources"})
-PARTS = frozenset({"counts", "incidents", "timers", "schedules", "suspensions", "batches"}) | OF_ALL_TENANTS
+OF_ALL_TENANTS = frozenset({"nodes", "failure_groups", "traffic", "handlers", "unserved", "resources"})
+PARTS = frozenset({"counts", "incidents", "running", "timers", "schedules", "suspensions", "batches"}) | OF_ALL_TENANTS
 """The parts to which :func:`overview` can be limited."""
 
 
@@ -118,6 +121,10 @@ class Overview:
     failure_groups: list[GroupOfFailures] | None = None
     """The groups with failures in the period."""
     traffic: Traffic | None = None
+    running: list[JobInHand] | None = None
+    """The jobs in hand, the longest first."""
+    handlers: list[HandlerTraffic] | None = None
+    """The handlers with the most runs in the period."""
     resources: list[ResourceStatus] | None = None
     """The resources whose breaker is not closed, or for which jobs wait."""
     unserved: list[TypeWithoutWorker] | None = None
@@ -247,6 +254,14 @@ def _traffic(ask: _Question) -> dict[str, Any]:
     return {"traffic": traffic(ask.using, ask.now, ask.period)}
 
 
+def _running(ask: _Question) -> dict[str, Any]:
+    return {"running": jobs_in_hand(ask.using, RUNNING_SHOWN, ask.tenants)}
+
+
+def _handlers(ask: _Question) -> dict[str, Any]:
+    return {"handlers": traffic_by_handler(ask.using, ask.now, ask.period, HANDLERS_SHOWN)}
+
+
 def _resources(ask: _Question) -> dict[str, Any]:
     return {"resources": troubled(ask.using, RESOURCES_SHOWN) if get_settings().resources else []}
 
@@ -265,6 +280,8 @@ _LOOKS = {
     "batches": _batches,
     "failure_groups": _failure_groups,
     "traffic": _traffic,
+    "running": _running,
+    "handlers": _handlers,
     "resources": _resources,
     "unserved": _unserved,
 }

@@ -5,26 +5,16 @@ from __future__ import annotations
 import re
 from argparse import ArgumentTypeError
 from datetime import datetime, timedelta
-from uuid import UUID
 
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from jobexec import clock
-from jobexec.operations.targets.lookup import as_id
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?) ?([smhd])")
 _FROM_NOW = re.compile(rf"(?P<sign>[+-]|in )?(?P<length>{_LENGTH.pattern})(?P<ago> ago)?")
 _EXPECTED = "expected a date such as 2026-03-01T12:00, 'now', or a time from now such as +2h, -30m, '2h ago'"
-
-
-def job_id(text: str) -> UUID:
-    """The id of a job."""
-    id = as_id(text)
-    if id is None:
-        raise ArgumentTypeError(f"expected the id of a job, a UUID; got {text!r}")
-    return id
 
 
 def count(text: str) -> int:
