@@ -28,6 +28,7 @@ class Parser(CommandParser):
 
     def error(self, message: str) -> NoReturn:
         super().error(with_suggestion(message))
+        raise AssertionError  # Django's ends the process or raises
 
 
 class Command(BaseCommand):

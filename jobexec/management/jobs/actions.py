@@ -7,6 +7,7 @@ from argparse import ArgumentParser
 from .action import Action
 from .batches.list import Batches
 from .changes.change import Change
+from .changes.enqueue import Enqueue, Rerun
 from .changes.execute import Execute
 from .changes.reencrypt import Reencrypt
 from .changes.subcommands import REENCRYPT, SUBCOMMANDS
@@ -30,6 +31,8 @@ _ALL: tuple[Action, ...] = (
     List(),
     Show(),
     Why(),
+    Enqueue(),
+    Rerun(),
     Execute(),
     *(Change(each) for each in SUBCOMMANDS),
     Reencrypt(REENCRYPT),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from argparse import ArgumentTypeError
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
@@ -22,6 +25,26 @@ def count(text: str) -> int:
     if not text.isdecimal():
         raise ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
     return int(text)
+
+
+def _json_of(kind: type | tuple[type, ...], name: str) -> Callable[[str], Any]:
+    """An argparse type for JSON of this Python type."""
+
+    def parsed(text: str) -> Any:
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise ArgumentTypeError(f"expected JSON, got {text!r}: {error}") from None
+        if not isinstance(value, kind):
+            raise ArgumentTypeError(f"expected a JSON {name}, got {text!r}")
+        return value
+
+    return parsed
+
+
+json_object = _json_of(dict, "object")
+json_list = _json_of(list, "list")
+json_object_or_list = _json_of((dict, list), "object or list")
 
 
 def length(text: str) -> timedelta:
