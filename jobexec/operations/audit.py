@@ -259,17 +259,30 @@ def audited(verb: Callable[P, R]) -> Callable[P, R]:
             return recorded(*args, **kwargs)
 
     def recorded(*args: P.args, **kwargs: P.kwargs) -> R:
-        operator = _operator.get()
-        if operator is None or _change.get() is not None:
+        if not _records():
             return verb(*args, **kwargs)
-        given = signature.bind_partial(*args, **kwargs).arguments
-        token = _change.set(_Change(verb.__name__, _said(given), operator))
-        try:
+        with changing(verb.__name__, _said(signature.bind_partial(*args, **kwargs).arguments)):
             return verb(*args, **kwargs)
-        finally:
-            _change.reset(token)
 
     return wrapped
+
+
+def _records() -> bool:
+    return _operator.get() is not None and _change.get() is None
+
+
+@contextmanager
+def changing(verb: str, arguments: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Record what is noted within as one change, of which no policy is asked as a whole."""
+    operator = _operator.get()
+    if operator is None or _change.get() is not None:
+        yield
+        return
+    token = _change.set(_Change(verb, dict(arguments or {}), operator))
+    try:
+        yield
+    finally:
+        _change.reset(token)
 
 
 def _said(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Schedule,
 from .reports.counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts
 from .reports.failure_groups import GroupOfFailures, TroublingGroup, failure_groups, incidents_by_group
 from .reports.resources import ResourceStatus, troubled
+from .reports.running import JobInHand, jobs_in_hand
 from .reports.subjects import Split, backlog_over_time, split_by
-from .reports.throughput import Traffic, traffic
+from .reports.throughput import HandlerTraffic, Traffic, traffic, traffic_by_handler
 from .reports.unserved_types import TypeWithoutWorker, types_without_worker
 from .sql.server_time import time_of
 
@@ -32,9 +33,11 @@ NODES_SHOWN = 100
 SUSPENSIONS_SHOWN = 20
 GROUPS_SHOWN = 8
 RESOURCES_SHOWN = 10
+RUNNING_SHOWN = 20
+HANDLERS_SHOWN = 20
 
-OF_ALL_TENANTS = frozenset({"nodes", "failure_groups", "traffic", "backlog", "unserved", "resources"})
-PARTS = frozenset({"counts", "incidents", "timers", "schedules", "suspensions", "batches"}) | OF_ALL_TENANTS
+OF_ALL_TENANTS = frozenset({"nodes", "failure_groups", "traffic", "handlers", "backlog", "unserved", "resources"})
+PARTS = frozenset({"counts", "incidents", "running", "timers", "schedules", "suspensions", "batches"}) | OF_ALL_TENANTS
 """The parts to which :func:`overview` can be limited."""
 
 
@@ -127,6 +130,10 @@ class Overview:
     """How many executable jobs waited in each step of the period, on average."""
     split: Split | None = None
     """The traffic by handler, category or node, if that was asked for."""
+    running: list[JobInHand] | None = None
+    """The jobs in hand, the longest first."""
+    handlers: list[HandlerTraffic] | None = None
+    """The handlers with the most runs in the period."""
     resources: list[ResourceStatus] | None = None
     """The resources whose breaker is not closed, or for which jobs wait."""
     unserved: list[TypeWithoutWorker] | None = None
@@ -267,6 +274,14 @@ def _backlog(ask: _Question) -> dict[str, Any]:
     return {"backlog": backlog_over_time(ask.using, ask.now, ask.period)}
 
 
+def _running(ask: _Question) -> dict[str, Any]:
+    return {"running": jobs_in_hand(ask.using, RUNNING_SHOWN, ask.tenants)}
+
+
+def _handlers(ask: _Question) -> dict[str, Any]:
+    return {"handlers": traffic_by_handler(ask.using, ask.now, ask.period, HANDLERS_SHOWN)}
+
+
 def _resources(ask: _Question) -> dict[str, Any]:
     return {"resources": troubled(ask.using, RESOURCES_SHOWN) if get_settings().resources else []}
 
@@ -286,6 +301,8 @@ _LOOKS = {
     "failure_groups": _failure_groups,
     "traffic": _traffic,
     "backlog": _backlog,
+    "running": _running,
+    "handlers": _handlers,
     "resources": _resources,
     "unserved": _unserved,
 }

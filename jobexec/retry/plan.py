@@ -76,7 +76,7 @@ class RetryPlan:
             if callable(value):
                 return cls.from_callable(value, getattr(value, "attempts", 3))
         except ValueError as error:
-            raise InvalidRetryPlan(f"Invalid retry plan {value!r}: {error}; expected {_FORMS}.") from error
+            raise InvalidRetryPlan(f"Invalid retry plan {value!r}: {error}; expected {_FORMS}.") from None
         raise InvalidRetryPlan(f"Invalid retry plan {value!r}: expected {_FORMS}, a list of durations, or a callable.")
 
     @classmethod
@@ -99,7 +99,7 @@ class RetryPlan:
             growth = Growth(float(factor), fixed(maximum), float(jitter))
             return cls(attempts, (fixed(first),), growth)
         except (TypeError, ValueError) as error:
-            raise InvalidRetryPlan(f"Invalid exponential retry plan starting at {first!r}: {error}.") from error
+            raise InvalidRetryPlan(f"Invalid exponential retry plan starting at {first!r}: {error}.") from None
 
     @classmethod
     def from_callable(cls, func: RetryFunction, attempts: int = 3) -> RetryPlan:

@@ -42,6 +42,12 @@ def _jobexec(request: pytest.FixtureRequest, db: None) -> ManualExecutor:
 
 
 @pytest.fixture
+def jobexec_executor(jobexec: ManualExecutor) -> ManualExecutor:
+    """The fixture ``jobexec`` under a name that does not hide the module of that name in a test."""
+    return jobexec
+
+
+@pytest.fixture
 def jobexec_immediate(jobexec: ManualExecutor) -> Iterator[ManualExecutor]:
     """Run jobs enqueued in the test at once; the same executor as that of the fixture ``jobexec``."""
     with jobexec.immediate() as executor:

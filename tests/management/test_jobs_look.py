@@ -3,7 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import connections
@@ -22,6 +22,7 @@ from jobexec.models import (
     TimerJob,
 )
 from jobexec.operations import complete_jobs, fail_job
+from jobexec.operations.batches.control import start_batch
 from tests.support.factories import HANDLER, a_failure, a_run, make_job, make_node, make_row, work
 from tests.support.jobs_command import jobs, objects
 
@@ -137,6 +138,7 @@ class TestList:
         [
             (["--order", "revision"], "order: expected one of id"),
             (["--state", "running"], "states: expected one of executable"),
+            (["--state", "dead-leter"], "Did you mean 'dead_letter'?"),
             (["--handler", ""], "handler: expected a text that is not empty"),
             (["--min-priority", "5000000"], "priority_min: expected a number from"),
             (["--of-batch", "x"], "batch_id: expected a UUID, got 'x'"),
@@ -249,8 +251,74 @@ def test_an_id_that_is_none_is_usage(capsys):
             Command().run_from_argv(["manage.py", "jobs", action, "x"])
         assert ended.value.code == 2
         told = capsys.readouterr().err
-        assert "expected the id of a job, a UUID, or the key of an external job; got 'x'" in told
+        assert "expected the id of a job, a UUID or at least the first 6 digits of it, or the key of" in told
         assert f"usage: manage.py jobs {action} [options]" in told
+
+
+def test_a_word_that_is_none_gets_the_one_that_is_meant(capsys):
+    for arguments, meant in (
+        (["lst"], "list"),
+        (["schedules", "enabel"], "enable"),
+        (["list", "--type", "tmer"], "timer"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            Command().run_from_argv(["manage.py", "jobs", *arguments])
+        assert ended.value.code == 2 and f"Did you mean '{meant}'?" in capsys.readouterr().err
+
+
+class TestBeginnings:
+    ONE, OTHER = UUID("01a200b7-cceb-7489-b61b-4096ce0aac17"), UUID("01a200b7-cc00-7489-b61b-4096ce0aac17")
+
+    @pytest.mark.every_database
+    def test_of_the_ids_of_jobs(self, alias):
+        make_row(TimerJob, alias, id=self.ONE)
+        make_row(DeadLetterJob, alias, id=self.OTHER, handler_type="shop.ship")
+        make_job(alias)
+        for text in ("01a200b7-cceb", "01A200B7CCEB", "01a200b7-cceb-7489-b61b-4096…"):
+            assert objects("show", text, alias=alias)[1][0]["id"] == str(self.ONE)
+        code, text = jobs("retry", "01a200b7-cceb", alias=alias)
+        assert code == 0 and make_row(Job, alias, id=uuid4()) and Job.objects.using(alias).filter(pk=self.ONE).exists()
+
+    def test_one_of_several_lists_them(self, alias):
+        make_row(TimerJob, alias, id=self.ONE)
+        make_row(DeadLetterJob, alias, id=self.OTHER, handler_type="shop.ship")
+        code, text = jobs("why", "01a200", alias=alias)
+        assert code == 2 and "Several ids begin with 01a200" in text
+        assert f"  {self.ONE}  {HANDLER}" in text and f"  {self.OTHER}  shop.ship" in text
+        code, text = jobs("why", "01a200b8", alias=alias)
+        assert code == 2 and "No job has an id that begins with 01a200b8" in text
+
+    def test_a_job_that_is_gone_is_found_in_the_log(self, alias):
+        job = work(alias, handler_type="shop.ship")
+        complete_jobs(alias, [(job, a_run(alias))])
+        _, (told,) = objects("show", job.id.hex[:20], alias=alias)
+        assert told["id"] == str(job.id) and told["state"] is None
+
+    def test_digits_may_be_a_key_or_a_beginning(self, alias):
+        job = make_row(TimerJob, alias, id=UUID("01220074-0000-7489-b61b-4096ce0aac17"))
+        assert objects("show", "01220074", alias=alias)[1][0]["id"] == str(job.pk)
+
+    def test_of_the_ids_of_batches(self, alias):
+        batch = start_batch("requeue", DeadLetterJob.objects.using(alias), using=alias)
+        assert objects("batches", "show", batch.pk.hex[:20], alias=alias)[1][0]["id"] == str(batch.pk)
+        assert jobs("list", "--of-batch", batch.pk.hex[:20], "--state", "timer", alias=alias)[0] == 0
+        code, text = jobs("batches", "show", "01a200b7", alias=alias)
+        assert code == 2 and "Nothing here has an id that begins with 01a200b7" in text
+
+
+def test_names_that_nothing_has(alias):
+    JobDefinition.objects.using(alias).create(pk="shop.jobs.charge", handler_type="shop.jobs.charge", category="a")
+    for arguments, text in (
+        (
+            ["--handler", "shop.jobs.chrage"],
+            "No handler has the name 'shop.jobs.chrage'. Did you mean shop.jobs.charge?",
+        ),
+        (["--handler", "charge"], "Did you mean shop.jobs.charge?"),
+        (["--category", "mial"], "There is no category 'mial'. Did you mean mail?"),
+    ):
+        assert jobs("list", *arguments, alias=alias)[1].endswith(f"{text}\n")
+        assert text in jobs("cancel", "--all-matching", "--yes", *arguments, alias=alias)[1]
+    assert jobs("list", "--handler", "shop.jobs.charge", "--category", "mail", alias=alias)[1] == "No jobs.\n"
 
 
 def _without_colours(line):

@@ -1,5 +1,6 @@
 """`manage.py jobs stats` and one look of `top`."""
 
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -10,10 +11,11 @@ from django.db import DatabaseError, connections
 from jobexec import clock
 from jobexec.management.jobs.output.screen import Screen
 from jobexec.management.jobs.stats import top
-from jobexec.management.jobs.stats.as_text import number
-from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, FailureGroup, MeterLog, TimerJob
+from jobexec.management.jobs.stats.as_text import fitted, number
+from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, FailureGroup, Job, MeterLog, TimerJob
 from jobexec.operations import suspend
 from jobexec.operations.batches.control import start_batch
+from jobexec.operations.overview import overview
 from jobexec.operations.reports.counts import CappedCount
 from jobexec.operations.reports.meters import JOB_FAILED, JOB_SUCCESSFUL
 from tests.support.factories import make_node, make_row
@@ -117,8 +119,7 @@ def test_top_asks_nothing_while_it_is_paused(monkeypatch):
     monkeypatch.setattr(top, "_lines", lambda *arguments: asked.append(1) or [f"look {len(asked)}"])
     pressed = iter(["", "p", "", "", "p", "q"])
     keyboard = SimpleNamespace(wait=lambda seconds: next(pressed))
-    options = {"interval": timedelta(seconds=1), "period": timedelta(hours=1)}
-    top._refresh(options, Screen(80, no_style(), "default"), drawn.append, keyboard)
+    top._refresh(None, timedelta(seconds=1), Screen(80, no_style(), "default"), drawn.append, keyboard)
     assert [(page[0], page[-1]) for page in drawn] == [
         ("look 1", "q ends, p pauses"),
         ("look 2", "q ends, p pauses"),
@@ -132,10 +133,57 @@ def test_top_says_that_the_database_is_away_and_goes_on(alias, monkeypatch):
     def away(*arguments, **options):
         raise DatabaseError("gone\x1b[2J")
 
-    monkeypatch.setattr(top, "overview", away)
     monkeypatch.setattr(connections[alias], "close", lambda: None)
-    found = top._lines(Screen(None, no_style(), alias), timedelta(hours=1))
+    found = top._lines(away, Screen(None, no_style(), alias), 20)
     assert found == ["The database does not answer: gone [2J"]
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 22), (120, 38), (80, 8)])
+def test_top_shows_what_runs_and_what_each_handler_does_in_any_height(alias, busy, width, height):
+    make_row(Job, alias, handler_type="shop.pay", lock_owner="berlin:1", lock_expiration_time=NOW)
+    for each in range(30):
+        row = MeterLog(name=JOB_SUCCESSFUL, key=f"shop.{each}", timestamp=NOW - timedelta(minutes=1), value=10)
+        row.save(using=alias)
+    seen = fitted(overview(alias), Screen(None, no_style(), alias, width=width), height)
+    assert len(seen) <= height and max(map(len, seen)) <= width
+    if height == 8:
+        assert seen[-1].startswith("No room for: ")
+        return
+    (running,) = [line for line in seen if line.lstrip().startswith("5 min  shop.pay")]
+    assert "berlin" in running
+    assert any(line.split() == ["2.0", "10", "0", "shop.0"] for line in seen)
+    title = next(line for line in seen if line.startswith("Handlers ("))
+    assert title.endswith(" of 20)") and "30" not in title
+    assert ("Next timers" in " ".join(seen)) and (seen[-1].startswith("No room for: ") == (height == 22))
+
+
+def test_an_action_is_watched_until_a_key_ends_it(alias, monkeypatch):
+    drawn = []
+    pressed = iter(["", "q"])
+    keyboard = nullcontext(SimpleNamespace(wait=lambda seconds: next(pressed)))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(top, "display", lambda screen: nullcontext(drawn.append))
+    monkeypatch.setattr(top, "keys", lambda: keyboard)
+    make_row(DeadLetterJob, alias)
+    assert jobs("list", "--watch", "5", alias=alias, terminal=True) == (0, "")
+    first, second = drawn
+    assert first == second and len(first) == 3 and "dead letter" in first[1] and "q ends, p pauses" in first[2]
+
+
+def test_an_action_is_watched_in_a_pipe(alias, monkeypatch):
+    waited = []
+
+    def wait(seconds):
+        waited.append(seconds)
+        if len(waited) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(top.time, "sleep", wait)
+    make_node(alias, "berlin")
+    code, told = objects("nodes", "--watch", alias=alias)
+    assert code == 0 and [each["name"] for each in told] == ["berlin", "berlin"] and waited == [2.0, 2.0]
+    code, text = jobs("nodes", "--watch=1", "pause", "berlin", alias=alias)
+    assert code == 2 and "--watch repeats what only looks" in text
 
 
 @pytest.mark.parametrize("period", ["", "x", "0s", "-1h"])

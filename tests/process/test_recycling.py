@@ -57,6 +57,18 @@ def test_max_jobs_with_one_process(alias, run, enqueue, trace):
 
 
 @pytest.mark.databases("postgresql")
+def test_a_process_ends_at_its_limit(alias, run, enqueue, trace):
+    for number in range(3):
+        enqueue("note", f"early {number}")
+    process = run("--max-jobs", "3", "--no-restart", "--threads", "1", "-v", "2")
+    assert process.ended() == 0, process.text
+    assert "Drained." in process.text and "a new one replaces it" not in process.text
+    assert all_gone(alias) and not ExecutorNode.objects.using(alias).exists()
+    refused = run("--no-restart", "--processes", "2")
+    assert refused.ended() == 2 and "--no-restart: expected one process" in refused.text
+
+
+@pytest.mark.databases("postgresql")
 def test_max_rss(alias, run, enqueue, trace):
     enqueue("swell", "early", 200 * 1024**2)
     enqueue("wait", "a", str(trace.go))

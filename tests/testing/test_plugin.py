@@ -54,6 +54,9 @@ def test_without_one(transactional_db, jobexec):
     jobexec.run_until_empty()
     assert jobs.sent == [1]
 
+def test_the_name_that_hides_no_module(jobexec_executor, jobexec):
+    assert jobexec_executor is jobexec and isinstance(jobexec_executor, ManualExecutor)
+
 def test_immediate(jobexec_immediate):
     jobs.send.enqueue(1)
     assert jobs.sent == [1]

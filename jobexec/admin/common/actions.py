@@ -114,6 +114,10 @@ class Action:
         """The form to show first for these rows."""
         return self.form_class
 
+    def ask_again(self, form: forms.Form, queryset: QuerySet[Any], using: str) -> bool:
+        """Whether a valid form is shown again, with errors that only the attempt has found."""
+        return False
+
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         """The success message for ``count`` rows."""
         raise NotImplementedError
@@ -149,7 +153,7 @@ class Action:
         if form_class is not None:
             applied = "_apply" in request.POST
             form = form_class(request.POST if applied else None, initial={} if applied else self.initial(queryset))
-            if not form.is_valid():
+            if not form.is_valid() or self.ask_again(form, queryset, using):
                 return self._ask(modeladmin, request, queryset, form, large)
             data = form.cleaned_data
         if large:

@@ -13,6 +13,9 @@ class OperationPermissions:
     The permissions of the model Job apply to all job tables, because jobs move between them.
     """
 
+    def has_enqueue_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("jobexec.enqueue_job")
+
     def has_retry_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobexec.retry_job")
 

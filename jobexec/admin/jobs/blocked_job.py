@@ -10,6 +10,7 @@ from jobexec.models import BlockedJob
 from ..common import filters, text_filters
 from ..messages.actions import PublishMessage
 from .actions import Cancel, Delete, EndWait, Reencrypt, Reschedule, ResetRetries, SetPriority, Suspend
+from .enqueue import Rerun
 from .page import JobTableAdmin
 from .repairs import ExecuteNow, MoveToDeadLetters
 
@@ -46,6 +47,7 @@ class BlockedJobAdmin(JobTableAdmin):
     sortable_by = ("age",)
     ordering = ("resource", "rank", "id")
     actions = (
+        Rerun(),
         PublishMessage(),
         EndWait(),
         ExecuteNow(),

@@ -12,6 +12,7 @@ from jobexec.models import DeadLetterJob
 
 from ..common import display, filters, text_filters
 from .actions import Delete, Reencrypt, Requeue, SetPriority
+from .enqueue import Rerun
 from .page import JobTableAdmin
 
 
@@ -39,7 +40,7 @@ class DeadLetterJobAdmin(JobTableAdmin):
     ordering = ("-died_at", "-id")
     own_columns = ("died_exactly",)
     readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "died_exactly")
-    actions = (Requeue(), SetPriority(), Reencrypt(), Delete())
+    actions = (Rerun(), Requeue(), SetPriority(), Reencrypt(), Delete())
 
     @admin.display(description=_("died"), ordering="died_at")
     def died(self, job: DeadLetterJob) -> str | SafeString:

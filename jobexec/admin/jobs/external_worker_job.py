@@ -16,6 +16,7 @@ from ..common import display, filters, text_filters
 from ..common.job_columns import state_badge
 from . import external_filters
 from .actions import Activate, Cancel, Delete, Reencrypt, Reschedule, ResetRetries, SetPriority, Suspend
+from .enqueue import Rerun
 from .page import JobTableAdmin
 from .repairs import GiveBack, MoveToDeadLetters
 
@@ -49,6 +50,7 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
     attempts_fields = (("retries", "attempts", "missed"),)
     readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "available_exactly", "leased", "missed")
     actions = (
+        Rerun(),
         GiveBack(),
         ResetRetries(),
         Suspend(),

@@ -10,12 +10,12 @@ from jobexec.models import Job, JobProgress
 
 from ..common import filters, text_filters
 from .actions import Activate, Cancel, Delete, Reencrypt, Reschedule, ResetRetries, SetPriority, Suspend
-from .page import JobTableAdmin
+from .enqueue import EnqueueAdmin, Rerun
 from .repairs import ExecuteNow, MoveToDeadLetters, Unlock
 
 
 @admin.register(Job)
-class JobAdmin(JobTableAdmin):
+class JobAdmin(EnqueueAdmin):
     """Jobs that may run now, newest first."""
 
     list_display = (
@@ -39,6 +39,7 @@ class JobAdmin(JobTableAdmin):
     sortable_by = ("age",)
     ordering = ("-id",)
     actions = (
+        Rerun(),
         ResetRetries(),
         Suspend(),
         Activate(),

@@ -7,7 +7,9 @@ from urllib.parse import urlencode
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.decorators import method_decorator
 from django.utils.translation import gettext_lazy, pgettext_lazy
+from django.views.decorators.debug import sensitive_post_parameters
 
 from jobexec.models import BATCH_HANDLERS, JOB_TABLES, AbstractJob, JobLog
 
@@ -75,6 +77,7 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
     def note_of_search(self, queryset: QuerySet[Any]) -> str:
         return search.note_of_arguments(self.model, queryset.db)
 
+    @method_decorator(sensitive_post_parameters())  # the arguments of a job that is run again
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         tabs = self._tabs(request) if request.method == "GET" else []
         return super().changelist_view(request, {"tabs": tabs, **(extra_context or {})})

@@ -12,6 +12,7 @@ from jobexec.models import SuspendedJob
 
 from ..common import display, filters, text_filters
 from .actions import Activate, Cancel, Delete, Reencrypt, Reschedule, ResetRetries, SetPriority, Suspend
+from .enqueue import Rerun
 from .page import JobTableAdmin
 from .repairs import MoveToDeadLetters, RecalculateDueDate
 
@@ -41,6 +42,7 @@ class SuspendedJobAdmin(JobTableAdmin):
     own_columns = ("suspended_exactly",)
     readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "suspended_exactly")
     actions = (
+        Rerun(),
         Activate(),
         Suspend(),
         ResetRetries(),

@@ -8,6 +8,7 @@ from jobexec.models import TimerJob
 
 from ..common import filters, text_filters
 from .actions import Cancel, Delete, Reencrypt, Reschedule, ResetRetries, RetryNow, SetPriority, Suspend
+from .enqueue import Rerun
 from .page import JobTableAdmin
 from .repairs import ExecuteNow, MoveToDeadLetters, RecalculateDueDate
 
@@ -36,6 +37,7 @@ class TimerJobAdmin(JobTableAdmin):
     sortable_by = ("due",)
     ordering = ("due_date", "id")
     actions = (
+        Rerun(),
         RetryNow(),
         ExecuteNow(),
         ResetRetries(),

@@ -13,6 +13,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from jobexec.by_hand import restored
 from jobexec.exceptions import InvalidSchedule
 from jobexec.models import Schedule
 from jobexec.operations.schedules.fields import check_job, checked_values
@@ -141,19 +142,6 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     def _check_times(self, expression: str, timezone: str) -> None:
         if not upcoming(expression, 1, timezone=timezone):
             raise InvalidSchedule(_("The schedule would never fire: all its times have passed."))
-
-
-def restored(given: Any, stored: Any) -> Any:
-    """Replace hidden values in the submitted data by the stored values at the same place."""
-    if given == HIDDEN:
-        return HIDDEN if stored is None else stored
-    if isinstance(given, dict):
-        below = stored if isinstance(stored, dict) else {}
-        return {key: restored(value, below.get(key)) for key, value in given.items()}
-    if isinstance(given, list):
-        rows = stored if isinstance(stored, list) else []
-        return [restored(value, rows[at] if at < len(rows) else None) for at, value in enumerate(given)]
-    return given
 
 
 def zones() -> list[str]:

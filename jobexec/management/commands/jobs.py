@@ -5,34 +5,48 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser
-from typing import Any
+from typing import Any, NoReturn
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, router
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob, InvalidQuery, InvalidSettings, JobExecError, NodeRefused
 from jobexec.executor.process.preflight import check_migrations
-from jobexec.management.jobs.actions import ACTIONS
+from jobexec.management.jobs.actions import ACTIONS, add_options
+from jobexec.management.jobs.arguments.meant import with_suggestion
 from jobexec.management.jobs.output.outcome import operator
 from jobexec.management.jobs.output.screen import Exit, Screen, usage
+from jobexec.management.jobs.stats.top import watch
 from jobexec.models import Job
 from jobexec.operations.audit import acting
+
+
+class Parser(CommandParser):
+    """The parser of an action: an error about a word that it does not know names the one that is probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(with_suggestion(message))
+        raise AssertionError  # Django's ends the process or raises
 
 
 class Command(BaseCommand):
     help = "Inspect and change jobs: list, show, why, retry, requeue, suspend, and more."
     requires_system_checks: list[str] = []  # it must also work when a check fails
 
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        error = parser.error
+        parser.error = lambda message: error(with_suggestion(message))  # type: ignore[method-assign]
+        return parser
+
     def add_arguments(self, parser: ArgumentParser) -> None:
-        groups = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        groups = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
         for action in ACTIONS.values():
             group = groups.add_parser(action.name, help=action.help, description=action.help)
             group.usage = f"{group.prog} [options]{action.positionals}"
-            group.add_argument("--database", metavar="ALIAS", help="the engine; default: the database of the models")
-            group.add_argument("--json", action="store_true", help="write JSON")
-            action.add_options(group)
+            add_options(group, action)
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -62,8 +76,13 @@ class Command(BaseCommand):
                 raise usage(f"--database: {error}") from error
             raise
         screen = Screen.of(self.stdout, self.style, using, json=options["json"])
-        with acting(operator("jobs", options["action"])):
-            return ACTIONS[options["action"]].run(options, screen)
+        action = ACTIONS[options["action"]]
+        with acting(operator("jobs", action.name)):
+            if options.get("watch") is None:
+                return action.run(options, screen)
+            if options.get("nested"):
+                raise usage(f"--watch repeats what only looks, and not {action.name} {options['nested']}.")
+            return watch(action, options, screen)
 
 
 def _reason(options: dict[str, Any], error: DatabaseError) -> str:

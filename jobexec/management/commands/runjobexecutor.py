@@ -60,6 +60,7 @@ class Command(BaseCommand):
         add("--max-jobs", type=_typed(parse_count), help="Restart a process after this many jobs.")
         add("--max-lifetime", type=_typed(parse_duration), help="... after this time: seconds, or ISO 8601 like PT6H.")
         add("--max-rss", type=_typed(parse_size), help="... when it uses this much memory, like 512M or 1.5G.")
+        add("--no-restart", action="store_true", help="At one of these limits end instead, with exit code 0.")
         add("--health-port", type=_typed(parse_port), help="Serve /startup, /ready and /live on this port; 0: any.")
         add("--health-host", default="127.0.0.1", help="Address of --health-port; in a container 0.0.0.0 or ::.")
         add("--until-empty", action="store_true", help="End when no job is due, none runs and no retry waits.")
@@ -70,8 +71,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         configure_logging(options["verbosity"], self.stderr)
-        if options["reload"] is None:
-            options["reload"] = django_settings.DEBUG and not options["until_empty"]
+        _check_restarts(options)
         try:
             settings = self._settings(options)
             if options["from_broker"]:
@@ -97,7 +97,9 @@ class Command(BaseCommand):
 
     def _run(self, settings: Settings, options: dict[str, Any]) -> int:
         limits = Limits(options["max_jobs"], options["max_lifetime"], options["max_rss"])
-        if supervisor() is None and (options["processes"] > 1 or options["reload"] or limits):
+        if supervisor() is None and (
+            options["processes"] > 1 or options["reload"] or (limits and not options["no_restart"])
+        ):
             return self._supervise(settings, options)
         return self._serve(settings, options, limits)
 
@@ -163,7 +165,11 @@ class Command(BaseCommand):
         for line in banner(executor):
             say(line)
         until_empty = UntilEmpty(executor) if options["until_empty"] else None
-        code = serve(executor, shutdown, until_empty, say, health, why)
+        ends: list[Callable[[], bool]] = [until_empty] if until_empty is not None else []
+        if options["no_restart"]:
+            why, limits = why[:1], why[1:]  # the executor's own wish for a new process stays
+            ends += [lambda: any(reached() for reached in limits)]
+        code = serve(executor, shutdown, lambda: any(end() for end in ends), say, health, why)
         if until_empty is not None and until_empty.reached:
             say(until_empty.report())
         return code
@@ -202,6 +208,14 @@ class Command(BaseCommand):
     def _say(self, line: str) -> None:
         self.stdout.write(line)
         self.stdout.flush()  # a reader of a pipe gets the line immediately
+
+
+def _check_restarts(options: dict[str, Any]) -> None:
+    if options["reload"] is None:
+        ends = options["until_empty"] or options["no_restart"]
+        options["reload"] = django_settings.DEBUG and not ends
+    if options["no_restart"] and (options["processes"] > 1 or options["reload"]):
+        raise CommandError("--no-restart: expected one process, without --processes and --reload.", returncode=2)
 
 
 def _say_nothing(line: str) -> None:

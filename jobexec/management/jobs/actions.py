@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
+
 from .action import Action
 from .batches.list import Batches
 from .changes.change import Change
+from .changes.enqueue import Enqueue, Rerun
 from .changes.execute import Execute
 from .changes.reencrypt import Reencrypt
 from .changes.subcommands import REENCRYPT, SUBCOMMANDS
+from .completion import Completion
 from .definitions import Definitions
 from .deployments import Deployments
 from .groups import Groups
@@ -21,12 +25,14 @@ from .nodes import Nodes
 from .resources.list import Resources
 from .schedules.list import Schedules
 from .stats.command import Stats
-from .stats.top import Top
+from .stats.top import Top, add_watch
 
 _ALL: tuple[Action, ...] = (
     List(),
     Show(),
     Why(),
+    Enqueue(),
+    Rerun(),
     Execute(),
     *(Change(each) for each in SUBCOMMANDS),
     Reencrypt(REENCRYPT),
@@ -42,6 +48,19 @@ _ALL: tuple[Action, ...] = (
     Index(),
     Stats(),
     Top(),
+    Completion(),
 )
 
 ACTIONS: dict[str, Action] = {action.name: action for action in _ALL}
+
+#: The actions that ``--watch`` repeats.
+_WATCHED = frozenset({"list", "nodes", "groups", "stats"})
+
+
+def add_options(parser: ArgumentParser, action: Action) -> None:
+    """Add the options of all actions, and those of this one."""
+    parser.add_argument("--database", metavar="ALIAS", help="the engine; default: the database of the models")
+    parser.add_argument("--json", action="store_true", help="write JSON")
+    if action.name in _WATCHED:
+        add_watch(parser)
+    action.add_options(parser)

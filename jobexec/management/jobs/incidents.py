@@ -15,7 +15,7 @@ from jobexec.operations.history.incidents import annotate_incident
 from jobexec.operations.targets.for_each import OperationResult
 from jobexec.operations.values.humanize import NONE, distance
 
-from .arguments import values
+from .arguments import named, values
 from .nested import add_nested, run_nested
 from .output.outcome import tell
 from .output.screen import Exit, Screen
@@ -32,11 +32,11 @@ class Annotate:
     positionals = " ID TEXT"
 
     def add_options(self, parser: ArgumentParser) -> None:
-        parser.add_argument("id", type=values.job_id, help="the incident")
+        parser.add_argument("id", type=named.row, help="the incident")
         parser.add_argument("text", metavar="TEXT", help="the note")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        id = options["id"]
+        id = named.row_id(options["id"], Incident, screen.using)
         try:
             annotate_incident(id, options["text"], using=screen.using)
         except Incident.DoesNotExist as error:
@@ -101,5 +101,5 @@ def _columns() -> list[Column]:
 
 def _cells(incident: Incident, screen: Screen) -> list[Cell | str]:
     since = distance(incident.timestamp, clock.now(screen.using))
-    named = [str(incident.job_id or NONE), since, incident.resource or incident.handler_type]
-    return [*named, incident.message, incident.annotation, incident.tenant_id, str(incident.pk)]
+    known = [str(incident.job_id or NONE), since, incident.resource or incident.handler_type]
+    return [*known, incident.message, incident.annotation, incident.tenant_id, str(incident.pk)]

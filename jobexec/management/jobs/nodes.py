@@ -75,8 +75,8 @@ class Nodes:
         if screen.json:
             for each in as_object.nodes(seen):
                 screen.tell(each)
-        elif seen.nodes:
-            for line in as_text.nodes(seen, screen):
+        elif part := as_text.nodes(seen, screen):
+            for line in part.shown(screen):
                 screen.say(line)
         else:
             screen.say(_("No executor is running."))

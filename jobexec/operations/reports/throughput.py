@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import F, Sum
+from django.db.models import F, Q, Sum
 
 from jobexec.models import MeterLog
 
@@ -81,6 +81,32 @@ def traffic(using: str, now: datetime, period: timedelta) -> Traffic:
         wait=times[JOB_WAIT_TIME],
         run=times[JOB_RUN_TIME],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerTraffic:
+    """The jobs of a handler that an engine executed in a period, and how many a minute lately."""
+
+    handler_type: str
+    succeeded: int
+    failed: int
+    per_minute: float
+
+
+def traffic_by_handler(using: str, now: datetime, period: timedelta, limit: int) -> list[HandlerTraffic]:
+    """The handlers with the most runs in the last ``period``, in one statement."""
+    begin, lately = now - period, min(period, _LATELY)
+    rows = MeterLog.objects.using(using).filter(name__in=(JOB_SUCCESSFUL, JOB_FAILED), timestamp__gte=begin)
+    recent = Sum("value", filter=Q(timestamp__gte=now - lately))
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for name, key, value, late in rows.values_list("name", "key").annotate(sum=Sum("value"), late=recent).order_by():
+        found[key] += Counter({name: int(value), "late": int(late or 0)})
+    minutes = lately.total_seconds() / 60
+    every = [
+        HandlerTraffic(key, each[JOB_SUCCESSFUL], each[JOB_FAILED], each["late"] / minutes)
+        for key, each in found.items()
+    ]
+    return sorted(every, key=lambda each: (-each.succeeded - each.failed, each.handler_type))[:limit]
 
 
 def _times(using: str, since: datetime, until: datetime, step: timedelta) -> dict[str, Times]:

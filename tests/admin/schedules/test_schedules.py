@@ -7,8 +7,8 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from jobexec import clock, job
-from jobexec.admin.schedules.form import restored
 from jobexec.admin.schedules.schedule import ScheduleAdmin
+from jobexec.by_hand import restored
 from jobexec.exceptions import InvalidSchedule
 from jobexec.handlers.registry import isolated
 from jobexec.models import Job, JobDefinition, Schedule, ScheduleFiring

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from jobexec.models import JobType
+from django.utils.translation import gettext as _
+
+from jobexec.conf import get_settings
+from jobexec.exceptions import InvalidQuery
+from jobexec.handlers.registry import OWN, all_handlers
+from jobexec.models import Batch, JobDefinition, JobType
 from jobexec.operations.query.job_query import STATES, JobQuery
 
-from . import values
+from . import named, values
+from .meant import meant, question
 
 _TEXTS = {
     "handler": "the handler's name, or the type of an external job; TEXT* matches a prefix",
@@ -99,7 +105,43 @@ def _state(text: str) -> str:
     return text.replace("-", "_").replace(" ", "_")
 
 
-def query_of(options: Mapping[str, Any]) -> JobQuery:
+def query_of(options: Mapping[str, Any], using: str) -> JobQuery:
     """Build the query from the options. Raises :class:`~jobexec.exceptions.InvalidQuery`."""
     names = {each.name for each in fields(JobQuery)} - {"ids"}
-    return JobQuery(**{name: options.get(name) for name in names})
+    given = {name: options.get(name) for name in names}
+    if (batch := named.beginning(given["batch_id"] or "")) is not None:
+        given["batch_id"] = named.row_id(batch, Batch, using)
+    try:
+        return JobQuery(**given)
+    except InvalidQuery as error:
+        asked = [question(state, STATES) for state in given["states"] or ()]
+        raise InvalidQuery(f"{error}{''.join(asked)}") from None
+
+
+def hints(query: JobQuery, using: str) -> Iterator[str]:
+    """Why a query without a result may not be what was meant: names that are like known ones, and are not known."""
+    if query.handler and not query.handler.endswith("*") and (found := meant(query.handler, handler_names(using))):
+        yield _("No handler has the name %(name)s. Did you mean %(meant)s?") % _of(query.handler, found)
+    categories = get_settings().categories
+    if query.category and not query.category.endswith("*") and query.category not in categories:
+        found = meant(query.category, categories)
+        text = (
+            _("There is no category %(name)s. Did you mean %(meant)s?")
+            if found
+            else _("There is no category %(name)s.")
+        )
+        yield text % _of(query.category, found)
+
+
+def _of(name: str, found: list[str]) -> dict[str, str]:
+    return {"name": repr(name), "meant": ", ".join(found)}
+
+
+def handler_names(using: str) -> set[str]:
+    """The names of the handlers of this process, and of those that executors have recorded."""
+    names = {handler.name for handler in all_handlers()}
+    recorded = JobDefinition.objects.using(using).order_by("pk").values_list("handler_type", flat=True)[:_MOST]
+    return {name for name in names.union(recorded) if not name.startswith(OWN)}
+
+
+_MOST = 1000

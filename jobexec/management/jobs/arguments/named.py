@@ -1,35 +1,104 @@
-"""Jobs on the command line: named by id, or by the key by which external workers know them."""
+"""Rows on the command line: named by an id or its beginning; jobs also by the key that external workers know."""
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentTypeError
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from django.db.models import Model
 from django.utils.translation import gettext as _
 
 from jobexec.exceptions import JobNotFound
 from jobexec.identifiers import as_id
 from jobexec.operations.external import find_external_job
 from jobexec.operations.query.values import as_key
+from jobexec.operations.targets.lookup import beginning_with, jobs_beginning_with
 
 from ..output.screen import usage
 
+#: Shorter beginnings of ids mean hours: an id begins with the time of its creation.
+LEAST = 6
+#: How many rows an error about an ambiguous beginning lists.
+LISTED = 10
 
-def job(text: str) -> UUID | int:
-    """An argparse type: the id or the key of a job."""
-    named = as_id(text) or as_key(text)
-    if named is None:
-        raise ArgumentTypeError(f"expected the id of a job, a UUID, or the key of an external job; got {text!r}")
-    return named
+_BEGINNING = re.compile(rf"[0-9a-f]{{{LEAST},31}}")
 
 
-def id_of(named: UUID | int, using: str) -> UUID:
-    """The id of the named job. Raises CommandError for a key that no job has."""
+class Beginning(NamedTuple):
+    """The first hexadecimal digits of an id."""
+
+    digits: str
+    text: str
+
+
+Named: TypeAlias = UUID | int | Beginning
+
+
+def job(text: str) -> Named:
+    """An argparse type: the id of a job, its beginning, or its key."""
+    key = None if text.startswith("0") else as_key(text)
+    found = as_id(text) or key or beginning(text)
+    if found is None:
+        expected = f"expected the id of a job, a UUID or at least the first {LEAST} digits of it, or the key of an"
+        raise ArgumentTypeError(f"{expected} external job; got {text!r}")
+    return found
+
+
+def row(text: str) -> UUID | Beginning:
+    """An argparse type: the id of a row that is no job, or its beginning."""
+    found = as_id(text) or beginning(text)
+    if found is None:
+        raise ArgumentTypeError(f"expected an id, a UUID or at least the first {LEAST} digits of it; got {text!r}")
+    return found
+
+
+def beginning(text: str) -> Beginning | None:
+    """The beginning of an id; None for a text that is none."""
+    # A narrow terminal may have cut it.
+    digits = text.removesuffix("…").replace("-", "").lower()
+    return Beginning(digits, text) if _BEGINNING.fullmatch(digits) else None
+
+
+def id_of(named: Named, using: str) -> UUID:
+    """The id of the named job. Raises CommandError for a key that no job has, and a beginning of no or several ids."""
     if isinstance(named, UUID):
         return named
-    try:
-        return find_external_job(using, named).pk
-    except JobNotFound:
+    if isinstance(named, int):
+        try:
+            return find_external_job(using, named).pk
+        except JobNotFound:
+            start = beginning(str(named))
+            if start is None or not (found := jobs_beginning_with(start.digits, using, LISTED + 1)):
+                raise usage(
+                    _("No job has the key %(key)s: the job is done or deleted, or never existed.") % {"key": named}
+                ) from None
+            return _only(start, found)
+    found = jobs_beginning_with(named.digits, using, LISTED + 1)
+    if not found:
         raise usage(
-            _("No job has the key %(key)s: the job is done or deleted, or never existed.") % {"key": named}
-        ) from None
+            _("No job has an id that begins with %(text)s: it is done or deleted, or never existed.")
+            % {"text": named.text}
+        )
+    return _only(named, found)
+
+
+def row_id(named: UUID | Beginning, model: type[Model], using: str) -> UUID:
+    """The id of the named row of a table with UUIDs. Raises CommandError as :func:`id_of`."""
+    if isinstance(named, UUID):
+        return named
+    rows = beginning_with(model._base_manager.using(using), named.digits)
+    found = {id: str(model._meta.verbose_name) for id in rows.order_by("pk").values_list("pk", flat=True)[: LISTED + 1]}
+    if not found:
+        raise usage(_("Nothing here has an id that begins with %(text)s.") % {"text": named.text})
+    return _only(named, found)
+
+
+def _only(named: Beginning, found: dict[UUID, str]) -> UUID:
+    if len(found) == 1:
+        return next(iter(found))
+    lines = [f"  {id}  {what}" for id, what in list(found.items())[:LISTED]]
+    more = ["  …"] if len(found) > LISTED else []
+    text = _("Several ids begin with %(text)s; give more digits:") % {"text": named.text}
+    raise usage("\n".join([text, *lines, *more]))

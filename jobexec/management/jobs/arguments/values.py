@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from argparse import ArgumentTypeError
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from uuid import UUID
+from typing import Any
 
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from jobexec import clock
-from jobexec.identifiers import as_id
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?) ?([smhd])")
@@ -19,19 +20,31 @@ _FROM_NOW = re.compile(rf"(?P<sign>[+-]|in )?(?P<length>{_LENGTH.pattern})(?P<ag
 _EXPECTED = "expected a date such as 2026-03-01T12:00, 'now', or a time from now such as +2h, -30m, '2h ago'"
 
 
-def job_id(text: str) -> UUID:
-    """The id of a job."""
-    id = as_id(text)
-    if id is None:
-        raise ArgumentTypeError(f"expected the id of a job, a UUID; got {text!r}")
-    return id
-
-
 def count(text: str) -> int:
     """A whole number of at least 0."""
     if not text.isdecimal():
         raise ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
     return int(text)
+
+
+def _json_of(kind: type | tuple[type, ...], name: str) -> Callable[[str], Any]:
+    """An argparse type for JSON of this Python type."""
+
+    def parsed(text: str) -> Any:
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise ArgumentTypeError(f"expected JSON, got {text!r}: {error}") from None
+        if not isinstance(value, kind):
+            raise ArgumentTypeError(f"expected a JSON {name}, got {text!r}")
+        return value
+
+    return parsed
+
+
+json_object = _json_of(dict, "object")
+json_list = _json_of(list, "list")
+json_object_or_list = _json_of((dict, list), "object or list")
 
 
 def length(text: str) -> timedelta:

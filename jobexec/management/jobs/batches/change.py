@@ -15,7 +15,7 @@ from jobexec.exceptions import JobExecError
 from jobexec.models import Batch
 from jobexec.operations.targets.for_each import OperationResult
 
-from ..arguments import values
+from ..arguments import named
 from ..output.outcome import tell
 from ..output.screen import Exit, Screen, ask
 from .rows import tell_batches
@@ -34,13 +34,13 @@ class ChangeBatch:
 
     def add_options(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
-        add("ids", nargs="+", type=values.job_id, metavar="ID", help="the batches")
+        add("ids", nargs="+", type=named.row, metavar="ID", help="the batches")
         add("--dry-run", action="store_true", help="only show which batches would be affected")
         if self.warning:
             add("--yes", action="store_true", help="do not ask for confirmation")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        ids = list(dict.fromkeys(options["ids"]))
+        ids = list(dict.fromkeys(named.row_id(each, Batch, screen.using) for each in options["ids"]))
         if options["dry_run"]:
             found = list(Batch.objects.using(screen.using).defer("selection").filter(pk__in=ids).order_by("pk"))
             tell_batches(found, screen)

@@ -17,7 +17,7 @@ from jobexec.operations.query.job_query import JobQuery
 from jobexec.operations.why.facts import HEAVY
 from jobexec.redaction import redact_batch
 
-from ..arguments import values
+from ..arguments import named, values
 from ..output.rows import as_object as job_as_object
 from ..output.rows import show_rows
 from ..output.screen import Exit, Screen, plain
@@ -36,12 +36,13 @@ class ShowBatch:
 
     def add_options(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
-        add("id", type=values.job_id, help="the batch")
+        add("id", type=named.row, help="the batch")
         most = f"at most N failures and jobs; default {LIMIT}"
         add("--limit", type=values.count, default=LIMIT, metavar="N", help=most)
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        batch = Batch.objects.using(screen.using).defer("selection").filter(pk=options["id"]).first()
+        id = named.row_id(options["id"], Batch, screen.using)
+        batch = Batch.objects.using(screen.using).defer("selection").filter(pk=id).first()
         if batch is not None:
             _show(batch, options["limit"], screen)
             return Exit.DONE

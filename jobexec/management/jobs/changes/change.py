@@ -19,7 +19,7 @@ from jobexec.operations.targets.lookup import find_states
 from jobexec.operations.why.facts import HEAVY
 
 from ..arguments import named
-from ..arguments.filters import add_filters, query_of
+from ..arguments.filters import add_filters, hints, query_of
 from ..output.outcome import tell, user
 from ..output.rows import show_rows
 from ..output.screen import Exit, Screen, ask, usage
@@ -55,7 +55,7 @@ class Change:
         arguments = self.subcommand.arguments(options)
         if self.subcommand.scoped is not None and (scope := options["scope"]) is not None:
             return self._scope(scope, arguments, options, screen)
-        query = query_of(options)
+        query = query_of(options, screen.using)
         if options["all_matching"]:
             return self._matching(self.subcommand.narrowed(query), arguments, options, screen)
         if not options["ids"]:
@@ -82,6 +82,8 @@ class Change:
             return self._dry(query, counts, screen)
         count = CappedCount.upto(sum(counts.values()), any(each.capped for each in counts.values()))
         if not count:
+            for hint in () if screen.json else hints(query, screen.using):
+                screen.say(hint, screen.style.WARNING)
             return self._tell(OperationResult(), arguments, screen)
         if not self._sure(count, options):
             return Exit.LEFT_ALONE

@@ -16,7 +16,7 @@ from jobexec.operations.reports.counts import CappedCount
 from jobexec.operations.why.facts import HEAVY
 
 from ..arguments import values
-from ..arguments.filters import add_filters, query_of
+from ..arguments.filters import add_filters, hints, query_of
 from ..output.rows import as_object, show_rows
 from ..output.screen import Exit, Screen
 
@@ -38,7 +38,7 @@ class List:
         add_filters(parser)
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        query = query_of(options)
+        query = query_of(options, screen.using)
         if options["count"]:
             self._count(query, screen)
         elif screen.json and options["order"] == "id":
@@ -72,7 +72,7 @@ class List:
                 screen.tell(as_object(job))
             return
         if not jobs:
-            screen.say(_("No jobs."))
+            screen.say(" ".join([_("No jobs."), *hints(query, screen.using)]))
             return
         show_rows(screen, jobs, clock.now(screen.using))
         if len(found) > limit:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Mapping
+from argparse import ArgumentParser
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
@@ -13,6 +12,7 @@ from django.utils.translation import gettext as _
 from jobexec.models import Misfire, Schedule
 from jobexec.operations.schedules.manage import save_schedule, upcoming
 
+from ..arguments import values
 from ..output.screen import Exit, Screen
 from .rows import as_object, say_times
 
@@ -35,9 +35,21 @@ class AddSchedule:
         add("--misfire", choices=Misfire.values, default=Misfire.ONCE.value, help="for missed times; default once")
         # Django removes "args" from the options of every command, so the destination has another name.
         by_position = "positional arguments: a list"
-        add("--args", dest="positional", type=_json(list, "list"), default=[], metavar="JSON", help=by_position)
-        add("--kwargs", type=_json(dict, "object"), default={}, metavar="JSON", help="keyword arguments: an object")
-        add("--options", type=_json(dict, "object"), default={}, metavar="JSON", help="options of its jobs: an object")
+        add("--args", dest="positional", type=values.json_list, default=[], metavar="JSON", help=by_position)
+        add(
+            "--kwargs",
+            type=values.json_object,
+            default={},
+            metavar="JSON",
+            help="keyword arguments: an object",
+        )
+        add(
+            "--options",
+            type=values.json_object,
+            default={},
+            metavar="JSON",
+            help="options of its jobs: an object",
+        )
         add("--disabled", action="store_true", help="create the schedule disabled")
         add("--replace", action="store_true", help="change an existing schedule as a whole")
         add("--dry-run", action="store_true", help="only check it and show when it would fire")
@@ -74,18 +86,3 @@ class AddSchedule:
         say_times(times, screen)
         if dry_run:
             screen.say(_("Nothing has been changed."))
-
-
-def _json(kind: type, name: str) -> Callable[[str], Any]:
-    """An argparse type for JSON of this Python type."""
-
-    def parsed(text: str) -> Any:
-        try:
-            value = json.loads(text)
-        except ValueError as error:
-            raise ArgumentTypeError(f"expected JSON, got {text!r}: {error}") from None
-        if not isinstance(value, kind):
-            raise ArgumentTypeError(f"expected a JSON {name}, got {text!r}")
-        return value
-
-    return parsed

@@ -31,8 +31,10 @@ def as_object(seen: Overview) -> dict[str, Any]:
         "planned": [_suspension(each) for each in seen.planned or []],
         "batches": [_batch(each) for each in seen.batches or []],
         "resources": [each.as_json() for each in seen.resources or []],
-        "failure_groups": [_group(each) for each in seen.failure_groups or []],
+        "failure_groups": failure_groups(seen),
         "traffic": seen.traffic and _traffic(seen.traffic),
+        "running": [asdict(each) for each in seen.running or []],
+        "handlers": [asdict(each) for each in seen.handlers or []],
     }
 
 
@@ -62,6 +64,10 @@ def _batch(running: RunningBatch) -> dict[str, Any]:
     batch = running.batch
     names = ("id", "type", "name", "state", "create_time", "create_user")
     return {**{name: getattr(batch, name) for name in names}, **running.progress._asdict()}
+
+
+def failure_groups(seen: Overview) -> list[dict[str, Any]]:
+    return [_group(each) for each in seen.failure_groups or []]
 
 
 def _group(found: GroupOfFailures) -> dict[str, Any]:

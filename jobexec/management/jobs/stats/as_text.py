@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
@@ -17,18 +19,66 @@ from jobexec.operations.values.humanize import NONE, absolute, distance, duratio
 
 from ..output.screen import Screen
 from ..output.table import Cell, Column
-from ..output.text import bulleted
+from ..output.text import bulleted, cut
 from ..resources.rows import cells, columns
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A titled table: its first line is the head, the others are its rows."""
+
+    title: str
+    lines: list[str]
+
+    def shown(self, screen: Screen, rows: int | None = None) -> Iterator[str]:
+        """The part with at most so many rows; the title tells if it has more."""
+        there, title = len(self.lines) - 1, self.title
+        if rows is not None and rows < there:
+            title = _("%(title)s (%(shown)d of %(there)d)") % {"title": title, "shown": rows, "there": there}
+        yield screen.style.MIGRATE_HEADING(title)
+        yield from self.lines[: None if rows is None else rows + 1]
+
+
+MakePart: TypeAlias = Callable[[Overview, Screen], Part | None]
+
+
 def lines(seen: Overview, screen: Screen) -> Iterator[str]:
+    """The whole overview, of any length."""
+    yield from _head(seen, screen)
+    for make in _PARTS:
+        if part := make(seen, screen):
+            yield ""
+            yield from part.shown(screen)
+
+
+def fitted(seen: Overview, screen: Screen, height: int) -> list[str]:
+    """The overview in at most ``height`` lines: of each part some rows, and the names of the parts without room."""
+    found = [part for make in _BY_WEIGHT if (part := make(seen, screen))]
+    head = list(_head(seen, screen))[: max(1, height // 4)]
+    rows: dict[int, int] = {}
+    left = height - len(head) - 1  # a line for what is left out
+    for at, part in enumerate(found):
+        least = min(len(part.lines) - 1, _LEAST_ROWS)
+        if left >= least + 2:
+            rows[at], left = least, left - least - 2
+    for at, part in enumerate(found):
+        more = min(len(part.lines) - 1 - rows[at], left) if at in rows else 0
+        rows, left = rows | ({at: rows[at] + more} if more else {}), left - more
+    gaps, shown = left >= len(rows), list(head)
+    for at, count in rows.items():
+        shown += [*([""] if gaps else []), *found[at].shown(screen, count)]
+    if without := [part.title for at, part in enumerate(found) if at not in rows]:
+        text = _("No room for: %(parts)s") % {"parts": ", ".join(without)}
+        shown.append(screen.style.WARNING(cut(text, screen.width or len(text))))
+    return shown
+
+
+def _head(seen: Overview, screen: Screen) -> Iterator[str]:
     title = _("Engine %(database)s on %(moment)s") % {"database": seen.using, "moment": absolute(seen.now)}
     yield screen.style.MIGRATE_HEADING(title)
     for problem in problems(seen):
         for line in bulleted(problem.text, "! ", screen.width):
             yield screen.style.ERROR(line)
-    for part in (_counts, _traffic, nodes, _timers, _schedules, _suspensions, _resources, _batches, _failures):
-        yield from part(seen, screen)
 
 
 def number(count: int) -> str:
@@ -36,9 +86,9 @@ def number(count: int) -> str:
     return number_format(int(count), force_grouping=True) + ("+" if getattr(count, "capped", False) else "")
 
 
-def _counts(seen: Overview, screen: Screen) -> Iterator[str]:
+def _counts(seen: Overview, screen: Screen) -> Part | None:
     if seen.counts is None:
-        return
+        return None
     counts = seen.counts
     cells = {
         _("free"): counts.free,
@@ -56,7 +106,7 @@ def _counts(seen: Overview, screen: Screen) -> Iterator[str]:
     # A narrow terminal first leaves out what the problems above report anyway.
     extra = {_("incidents"): 2, _("history"): 1, _("external"): 3, _("with workers"): 4}
     columns = [Column(title, right=True, extra=extra.get(title, 0)) for title in (*cells, _("oldest due"))]
-    yield from _part(screen, _("Jobs"), columns, [[*map(number, cells.values()), oldest]])
+    return _part(screen, _("Jobs"), columns, [[*map(number, cells.values()), oldest]])
 
 
 def _outside(counts: JobCounts) -> dict[str, CappedCount]:
@@ -66,15 +116,15 @@ def _outside(counts: JobCounts) -> dict[str, CappedCount]:
     return {_("external"): counts.external, _("with workers"): counts.with_workers}
 
 
-def _traffic(seen: Overview, screen: Screen) -> Iterator[str]:
+def _traffic(seen: Overview, screen: Screen) -> Part | None:
     if seen.traffic is None:
-        return
+        return None
     through = seen.traffic
     titles = [_("done"), _("failed attempts"), *(f"{word} p{share * 100:g}" for word, share in _times())]
     cells = [number(through.all_succeeded), number(through.all_failed), *_shares(through)]
     title = _("The last %(period)s") % {"period": duration(seen.period.total_seconds())}
     columns = [Column(name, right=True, extra=place) for place, name in enumerate(titles)]
-    yield from _part(screen, title, columns, [cells])
+    return _part(screen, title, columns, [cells])
 
 
 def _times() -> list[tuple[str, float]]:
@@ -85,7 +135,7 @@ def _shares(through: Traffic) -> list[str]:
     return [duration(times.overall[share]) for times in (through.wait, through.run) for share in SHARES]
 
 
-def nodes(seen: Overview, screen: Screen) -> Iterator[str]:
+def nodes(seen: Overview, screen: Screen) -> Part | None:
     columns = [
         Column(_("node"), least=10),
         Column(_("state")),
@@ -96,7 +146,7 @@ def nodes(seen: Overview, screen: Screen) -> Iterator[str]:
         Column(_("lease"), right=True, extra=1),
     ]
     rows = [_node(node, screen) for node in seen.nodes or []]
-    yield from _part(screen, _("Nodes"), columns, rows)
+    return _part(screen, _("Nodes"), columns, rows)
 
 
 def _node(node: NodeStatus, screen: Screen) -> list[Cell | str]:
@@ -113,23 +163,53 @@ def _node(node: NodeStatus, screen: Screen) -> list[Cell | str]:
     ]
 
 
-def _timers(seen: Overview, screen: Screen) -> Iterator[str]:
+def _running(seen: Overview, screen: Screen) -> Part | None:
+    columns = [
+        Column(_("since"), right=True),
+        Column(_("handler"), least=20, keep_end=True),
+        Column(_("node"), least=10),
+        Column(_("attempt"), right=True, extra=2),
+        Column(_("tenant"), least=6, extra=3),
+        Column(_("job"), least=14, extra=1),
+    ]
+    rows = []
+    for each in seen.running or []:
+        since = NONE if each.since is None else duration((seen.now - each.since).total_seconds())
+        rows.append([since, each.handler_type, each.node, str(each.attempt), each.tenant_id or NONE, str(each.id)])
+    return _part(screen, _("In progress, the longest first"), columns, rows)
+
+
+def _handlers(seen: Overview, screen: Screen) -> Part | None:
+    columns = [
+        Column(_("per minute"), right=True),
+        Column(_("done"), right=True),
+        Column(_("failed attempts"), right=True),
+        Column(_("handler"), least=20, keep_end=True),
+    ]
+    rows: list[list[Cell | str]] = []
+    for each in seen.handlers or []:
+        failed = Cell(number(each.failed), screen.style.WARNING if each.failed else str)
+        rows.append([number_format(each.per_minute, 1), number(each.succeeded), failed, each.handler_type])
+    return _part(screen, _("Handlers"), columns, rows)
+
+
+def _timers(seen: Overview, screen: Screen) -> Part | None:
     columns = [Column(_("due"), right=True), Column(_("handler"), least=12, keep_end=True), Column(_("job"), extra=1)]
     rows = [[distance(each.due_date, seen.now), each.handler_type, str(each.id)] for each in seen.timers or []]
-    yield from _part(screen, _("Next timers"), columns, rows)
+    return _part(screen, _("Next timers"), columns, rows)
 
 
-def _schedules(seen: Overview, screen: Screen) -> Iterator[str]:
+def _schedules(seen: Overview, screen: Screen) -> Part | None:
     columns = [Column(_("next time"), right=True), Column(_("schedule"), least=12, keep_end=True)]
     columns.append(Column(_("expression"), least=9, extra=1))
     rows = [[distance(each.next_time, seen.now), each.name, each.expression] for each in seen.schedules or []]
-    yield from _part(screen, _("Next schedules"), columns, rows)
+    return _part(screen, _("Next schedules"), columns, rows)
 
 
-def _suspensions(seen: Overview, screen: Screen) -> Iterator[str]:
+def _suspensions(seen: Overview, screen: Screen) -> Part | None:
     columns = [Column(_("scope")), Column(_("value"), least=12), Column(_("from")), Column(_("until"))]
     rows = [_suspension(each, seen) for each in (*(seen.suspensions or []), *(seen.planned or []))]
-    yield from _part(screen, _("Suspensions"), columns, rows)
+    return _part(screen, _("Suspensions"), columns, rows)
 
 
 def _suspension(suspension: Suspension, seen: Overview) -> list[str]:
@@ -138,12 +218,12 @@ def _suspension(suspension: Suspension, seen: Overview) -> list[str]:
     return [str(suspension.get_scope_display()), suspension.shown_value, distance(since, seen.now), ends]
 
 
-def _resources(seen: Overview, screen: Screen) -> Iterator[str]:
+def _resources(seen: Overview, screen: Screen) -> Part | None:
     rows = [cells(each, seen.now, screen) for each in seen.resources or []]
-    yield from _part(screen, _("Resources"), columns(), rows)
+    return _part(screen, _("Resources"), columns(), rows)
 
 
-def _batches(seen: Overview, screen: Screen) -> Iterator[str]:
+def _batches(seen: Overview, screen: Screen) -> Part | None:
     columns = [
         Column(_("batch")),
         Column(_("operation")),
@@ -158,10 +238,10 @@ def _batches(seen: Overview, screen: Screen) -> Iterator[str]:
         batch, so_far = each.batch, each.progress
         numbers = map(number, (so_far.total, so_far.changed, so_far.skipped, so_far.failed_jobs))
         rows.append([str(batch.pk), batch.title, str(batch.get_state_display()), *numbers])
-    yield from _part(screen, _("Batches"), columns, rows)
+    return _part(screen, _("Batches"), columns, rows)
 
 
-def _failures(seen: Overview, screen: Screen) -> Iterator[str]:
+def failures(seen: Overview, screen: Screen) -> Part | None:
     columns = [
         Column(_("failures"), right=True),
         Column(pgettext("dead letters", "dead"), right=True),
@@ -175,11 +255,39 @@ def _failures(seen: Overview, screen: Screen) -> Iterator[str]:
         group, numbers = each.group, (number(each.group.count), number(each.dead_letters))
         last = distance(group.last_time, seen.now)
         rows.append([*numbers, last, group.handler_type, group.message or group.exception, group.fingerprint])
-    yield from _part(screen, _("Groups of failures"), columns, rows)
+    return _part(screen, _("Groups of failures"), columns, rows)
 
 
-def _part(screen: Screen, title: str, columns: Sequence[Column], rows: Sequence[Iterable[Cell | str]]) -> Iterator[str]:
-    if rows:
-        yield ""
-        yield screen.style.MIGRATE_HEADING(title)
-        yield from screen.lines(columns, rows, indent=2)
+def _part(screen: Screen, title: str, columns: Sequence[Column], rows: Sequence[Iterable[Cell | str]]) -> Part | None:
+    return Part(title, list(screen.lines(columns, rows, indent=2))) if rows else None
+
+
+#: All parts, in the order of ``jobs stats``.
+_PARTS: tuple[MakePart, ...] = (
+    _counts,
+    _traffic,
+    nodes,
+    _running,
+    _handlers,
+    _timers,
+    _schedules,
+    _suspensions,
+    _resources,
+    _batches,
+    failures,
+)
+#: The same by what is looked at first; the last ones are left out where there is no room.
+_BY_WEIGHT: tuple[MakePart, ...] = (
+    _counts,
+    _traffic,
+    _running,
+    _handlers,
+    nodes,
+    failures,
+    _resources,
+    _suspensions,
+    _batches,
+    _timers,
+    _schedules,
+)
+_LEAST_ROWS = 2

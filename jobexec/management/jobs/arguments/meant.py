@@ -1,0 +1,36 @@
+"""Words that were probably meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+_CHOICE = re.compile(r"invalid choice: (?P<given>'[^']*'|\S+) \(choose from (?P<known>.*)\)", re.DOTALL)
+
+
+def meant(word: str, known: Iterable[str]) -> list[str]:
+    """The known words that are like this one, the most alike first; of dotted names also those that end alike."""
+    known = list(known)
+    if word in known:
+        return []
+    found = get_close_matches(word, known, n=3, cutoff=0.7)
+    if not found:
+        last = {name: name.rpartition(".")[2] for name in known}
+        alike = get_close_matches(word.rpartition(".")[2], set(last.values()), n=3, cutoff=0.7)
+        found = [name for end in alike for name in known if last[name] == end][:3]
+    return found
+
+
+def question(word: str, known: Iterable[str]) -> str:
+    """ " Did you mean 'list'?", or nothing."""
+    found = meant(word, known)
+    return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def with_suggestion(message: str) -> str:
+    """An error of argparse about a word that is none of its choices, with the ones that are like it."""
+    found = _CHOICE.search(message)
+    if found is None:
+        return message
+    return message + question(found["given"].strip("'"), re.findall(r"[\w-]+", found["known"]))
