@@ -18,12 +18,12 @@ _listeners: dict[str, Callable[..., Any]] = {}
 
 
 def service_task(name: str, *, aliases: Sequence[str] = ()) -> Callable[[F], F]:
-    """Register what a service, send, script or business rule task does, under the names that models use.
+    """Register the function of a service, send, script or business rule task, under the names that models use.
 
-    ``camunda:delegateExpression="${ship}"``, ``camunda:class="org.acme.Ship"`` (an alias), and the type of a
-    ``zeebe:taskDefinition`` name it. The function takes a :class:`~jobexec.processes.handlers.context.TaskContext`. It
-    runs in the transaction of its step, or in autocommit if the task has ``jobexec:transaction="outside"``. What it
-    returns, if it is a mapping, becomes variables.
+    Models name it by ``camunda:delegateExpression="${ship}"``, ``camunda:class="org.acme.Ship"`` (an alias), or the
+    type of a ``zeebe:taskDefinition``. The function takes a :class:`~jobexec.processes.handlers.context.TaskContext`.
+    It runs in the transaction of its step, or in autocommit if the task has ``jobexec:transaction="outside"``. If it
+    returns a mapping, its items become variables.
     """
     return _registering(_services, "service task", (name, *aliases))
 
@@ -34,7 +34,7 @@ def function(name: str) -> Callable[[F], F]:
 
 
 def listener(name: str, *, aliases: Sequence[str] = ()) -> Callable[[F], F]:
-    """Register a function that is called when something happens at an element; it takes a ListenerContext."""
+    """Register a function that listeners of a model name. It takes a ListenerContext."""
     return _registering(_listeners, "listener", (name, *aliases))
 
 

@@ -24,10 +24,10 @@ _PAGE = 50
 
 @audited
 def cancel_all(instances: QuerySet[ProcessInstance], reason: str = "") -> JobBatch:
-    """Cancel those of the instances that run now and were called by no other, in jobs of 50 each; returns their batch.
+    """Cancel the instances of a queryset that run now and were not called by another instance. Returns a batch.
 
-    The batch shows how far they are, and can be stopped. What has ended meanwhile is left alone; a job with an instance
-    that cannot be cancelled cancels the others and fails.
+    Each job of the batch cancels 50 instances. The batch shows the progress, and you can cancel it. It leaves alone
+    instances that have ended meanwhile. If an instance cannot be cancelled, its job cancels the others and fails.
     """
     using, count = instances.db, 0
 
