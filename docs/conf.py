@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 # autodoc imports the models, and models need settings.
 django_settings.configure(
-    INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "jobexec"],
+    INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "jobexec", "jobexec.processes"],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     USE_TZ=True,
 )
@@ -27,6 +27,7 @@ version = release = _project["version"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
+python_maximum_signature_line_length = 100
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
@@ -35,3 +36,5 @@ copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_title = f"{project} {release}"
+html_static_path = ["_static"]
+html_css_files = ["jobexec.css"]

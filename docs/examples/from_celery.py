@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from django.core.mail import send_mail
 from django.db import transaction
+from django.utils import translation
 
 from demo_project.bookings import flights
 from demo_project.bookings.models import Booking, Ticket
@@ -14,6 +17,9 @@ from jobexec import DoNotRetry, JobContext, RetryIn, RetryPlan, job
 from jobexec.operations import cancel
 from jobexec.processes import call, chain, flow, item, parallel, previous
 from jobexec.processes.models import ProcessInstance
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @job(retries="R6/PT1M", category="mail")
@@ -56,6 +62,30 @@ def only_the_network(failures: int, error: BaseException | None) -> int | None:
 @job(retries=RetryPlan.from_callable(only_the_network, attempts=5))
 def call_hotel(booking_id: int) -> None:
     flights.reserve(f"hotel-{booking_id}", Booking.objects.get(pk=booking_id).city)
+
+
+@job(resource="weather.example")
+def ask_for_the_weather(booking_id: int) -> None:
+    send_mail("The weather", "Sunny.", None, [Booking.objects.get(pk=booking_id).email])
+
+
+def remind_soon(booking: Booking) -> None:
+    send_voucher.using(expires=600).enqueue(booking.pk)
+
+
+def in_german(function: Callable[P, R]) -> Callable[P, R]:
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        with translation.override("de"):
+            return function(*args, **kwargs)
+
+    return run
+
+
+@job
+@in_german
+def greet(booking_id: int) -> None:
+    send_mail(translation.get_language(), "Guten Tag!", None, [Booking.objects.get(pk=booking_id).email])
 
 
 @job(atomic=True)

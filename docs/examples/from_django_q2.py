@@ -9,8 +9,10 @@ from django.core.mail import mail_admins, send_mail
 from django.dispatch import receiver
 
 from demo_project.bookings.models import Booking, Ticket
-from jobexec import JobContext, job
+from jobexec import JobBatch, JobContext, batch, job
 from jobexec.models import DeadLetterJob
+from jobexec.processes import chain
+from jobexec.processes.models import ProcessInstance
 from jobexec.signals import job_dead_lettered
 
 
@@ -52,6 +54,26 @@ def book_ticket(booking_id: int, kind: str) -> None:
 
 def book_tickets(bookings: Iterable[Booking]) -> None:
     book_ticket.enqueue_many((booking.pk, kind) for booking in bookings for kind in Ticket.Kind.values)
+
+
+@job
+def tell_the_office(text: str) -> None:
+    mail_admins("Vouchers", text)
+
+
+def send_all(bookings: Iterable[Booking]) -> JobBatch:
+    with batch(name="vouchers", on_success=tell_the_office.s("All of them are sent.")) as vouchers:
+        vouchers.add_many(send_voucher.s(booking.pk) for booking in bookings)
+    return vouchers
+
+
+@job(atomic=True)
+def reserve(booking_id: int, kind: str) -> None:
+    Ticket.objects.create(booking_id=booking_id, kind=kind, reference=f"{kind}-{booking_id}")
+
+
+def travel(booking: Booking) -> ProcessInstance:
+    return chain(reserve.s(booking.pk, "hotel"), reserve.s(booking.pk, "flight"), send_voucher.s(booking.pk)).start()
 
 
 @job(atomic=True)

@@ -12,6 +12,8 @@ from demo_project.bookings import flights
 from demo_project.bookings.models import Booking, Ticket
 from jobexec import DoNotRetry, JobCancelled, JobContext, RetryIn, job
 from jobexec.operations import cancel
+from jobexec.processes import call, chain, previous
+from jobexec.processes.models import ProcessInstance
 
 
 @job(retries="R4/PT10S*2", priority=10, timeout=60)
@@ -45,6 +47,20 @@ def write_ledger(booking_id: int) -> None:
 
 def write_ledger_of(booking: Booking) -> None:
     write_ledger.using(process_instance_id=f"ledger {booking.city}").enqueue(booking.pk)
+
+
+@job
+def price_of(booking_id: int) -> int:
+    return 100 * Booking.objects.get(pk=booking_id).nights
+
+
+def ask_for_the_price(booking: Booking) -> ProcessInstance:
+    return chain(price_of.s(booking.pk), call(mail_price, booking.pk, previous)).start()
+
+
+@job(resource="sms.example")
+def send_text(booking_id: int) -> None:
+    send_mail("A text", "Have a good trip!", None, [Booking.objects.get(pk=booking_id).email])
 
 
 @job(atomic=True)

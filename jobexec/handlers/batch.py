@@ -1,4 +1,4 @@
-"""``jobexec.batch``: a project's own jobs, followed together."""
+"""``jobexec.batch``: jobs of a project that are counted together, and calls when they are over."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _EXTERNAL_PAGE = 500
 
 
 class JobBatchProgress(NamedTuple):
-    """How far a batch of jobs is.
+    """The progress of a batch of jobs.
 
     ``total`` jobs have been added so far. ``completed`` ones succeeded, ``failed`` ones are dead letters, ``cancelled``
     ones were removed before they succeeded, and ``open`` ones may still run.
@@ -57,7 +57,7 @@ class JobBatchProgress(NamedTuple):
 
     @property
     def percent(self) -> float:
-        """The share of jobs that are over, from 0 to 100; 0 without jobs."""
+        """The share of the jobs that are over, from 0 to 100; 0 without jobs."""
         return 100.0 * (self.total - self.open) / self.total if self.total else 0.0
 
 
@@ -72,18 +72,17 @@ def batch(
     tenant_id: str | None = None,
     using: str | None = None,
 ) -> JobBatch:
-    """Begin a batch of jobs, in the current transaction: add jobs to it, and seal it.
+    """Begin a batch of jobs in the current transaction. Add jobs to it, and seal it.
 
-    ``with jobexec.batch(...) as batch:`` seals it at the end of the block; an exception cancels it. ``on_success`` is
-    a call (``publish.s(2026)``) that is enqueued when the batch is sealed and all of its jobs have succeeded,
-    ``on_failure`` when they are over and some have not: dead letters, or jobs that were removed. ``when`` are further
-    calls by condition, for example ``{"failed_rate > 5%": alert.s()}``: they are enqueued as soon as the condition
-    holds. Each call is enqueued once.
+    ``with jobexec.batch(...) as batch:`` seals the batch at the end of the block; an exception cancels it.
+    ``on_success`` is a call (``publish.s(2026)``) that is enqueued when the batch is sealed and all of its jobs have
+    succeeded. ``on_failure`` is enqueued when all jobs are over and some have not succeeded, because they are dead
+    letters or were removed. ``when`` maps conditions to further calls, for example ``{"failed_rate > 5%": alert.s()}``.
+    A call is enqueued as soon as its condition holds. Each call is enqueued once.
 
-    A batch that is not over at its ``deadline`` (aware, or from now) has failed, and its other jobs are cancelled.
-    ``grows``: running jobs of the batch may add jobs to it also after it is sealed. ``name`` is what people see. Its
-    jobs are of the tenant ``tenant_id``, by default the tenant of the running job, if there is one. ``using`` is the
-    database.
+    A batch that is not over at its ``deadline`` (aware, or from now) fails, and its other jobs are cancelled. With
+    ``grows``, running jobs of the batch may add jobs to it also after it is sealed. People see the ``name``. The jobs
+    belong to the tenant ``tenant_id``, by default to the tenant of the running job. ``using`` is the database.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
     """
@@ -169,7 +168,7 @@ def batch_of_job(work: AcquiredJob) -> JobBatch | None:
 
 
 class JobBatch:
-    """A batch of jobs: a handle, which holds nothing but its id. Any number of threads and processes may use one."""
+    """A handle of a batch of jobs. It holds only the id, so any number of threads and processes can use it."""
 
     def __init__(self, id: UUID, using: str, *, is_child: bool = False) -> None:
         self.id, self.using = id, using
@@ -216,14 +215,14 @@ class JobBatch:
         return self.row.state
 
     def progress(self) -> JobBatchProgress:
-        """Count its jobs, in one statement, however many there are."""
+        """Count the jobs of the batch, in one statement whatever their number is."""
         from jobexec.operations.batches.of_jobs import figures_of
 
         figures = figures_of(self.using, self.id)
         return JobBatchProgress(*figures, figures.open)
 
     def add(self, call: JobCall) -> AnyJob:
-        """Insert one job of the batch, in the current transaction; returns the row as saved.
+        """Insert one job of the batch in the current transaction. Returns the saved row.
 
         With the option ``unique`` the row may be one that existed; it is then not of the batch. Raises
         :class:`~jobexec.exceptions.BatchSealed`, :class:`~jobexec.exceptions.BatchOver` and
@@ -240,7 +239,7 @@ class JobBatch:
         return row
 
     def add_many(self, calls: Iterable[JobCall]) -> int:
-        """Insert jobs of the batch, page by page, as many as there are; returns how many.
+        """Insert any number of jobs of the batch, page by page. Returns their number.
 
         ``calls`` may be of any length, and is not kept. Each page is a transaction, or part of the current one: jobs of
         the first pages run while the last ones are read. An error names the call that it is about. What was added
@@ -288,7 +287,7 @@ class JobBatch:
     def add_external(
         self, type: str, variables: Iterable[Mapping[str, Any]], **options: Unpack[ExternalOptions]
     ) -> int:
-        """Insert jobs for external workers, one for each of ``variables``, page by page; returns how many.
+        """Insert jobs for external workers, one for each of ``variables``, page by page. Returns their number.
 
         The other arguments are those of :func:`~jobexec.external_job`. A job with ``on_complete`` is over when that has
         succeeded. Raises the errors of :meth:`add`.
@@ -311,7 +310,7 @@ class JobBatch:
         return added
 
     def seal(self) -> None:
-        """Take no more jobs: the batch ends with the last one that it has. Does nothing if it is sealed.
+        """Accept no more jobs. The batch ends with the last of its jobs. Does nothing if the batch is sealed already.
 
         Waits for transactions of others that are adding jobs. Raises :class:`~jobexec.exceptions.BatchOver`.
         """
@@ -320,7 +319,7 @@ class JobBatch:
         seal_batch(self.id, using=self.using)
 
     def cancel(self) -> None:
-        """End the batch: remove its waiting jobs, and ask running ones to stop. Nothing is called.
+        """End the batch: remove its waiting jobs, and ask running jobs to stop. No call of the batch is enqueued.
 
         Raises :class:`~jobexec.exceptions.BatchOver` if it has completed or failed.
         """
@@ -329,7 +328,7 @@ class JobBatch:
         cancel_batch(self.id, using=self.using)
 
     def retry_failed(self, retries: int | None = None) -> OperationResult:
-        """Give its dead letters new attempts; if it has failed, it goes on.
+        """Requeue the dead letters of the batch. A batch that has failed continues.
 
         ``on_failure`` is not called again; ``on_success`` is, once all jobs have succeeded. Raises
         :class:`~jobexec.exceptions.BatchOver` if it was cancelled.

@@ -41,9 +41,9 @@ def split(call: Call) -> tuple[Sequence[Any], Mapping[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class JobCall:
-    """A call as a value: a job function with its options, and arguments. Made by ``job.s(...)``, which checks them.
+    """A call as a value: a job function with its options and arguments. ``job.s(...)`` makes one and checks them.
 
-    Immutable: what is inserted are the arguments as they were, as JSON.
+    It is immutable: it holds the arguments as JSON, as they were at ``job.s(...)``.
     """
 
     job: JobFunction[..., Any]

@@ -25,9 +25,10 @@ _current: ContextVar[JobContext] = ContextVar("jobexec_current_job")
 
 
 def current_job() -> JobContext | None:
-    """The job that this code runs for; None outside of a job.
+    """The context of the job that this code runs for; None outside of a job.
 
-    Not known in threads that a handler starts itself, unless it copies the context (``contextvars.copy_context()``).
+    It is also None in threads that a handler starts, unless the handler copies the context
+    (``contextvars.copy_context()``).
     """
     return _current.get(None)
 
@@ -45,8 +46,8 @@ class JobContext:
     """Passed to handlers whose first parameter is called ``context``.
 
     ``id`` is the job's id, ``attempt`` counts from 1, ``deadline`` is when the job's timeout ends (None without one).
-    ``soft_timeout`` becomes True after 80 per cent of the timeout, ``timed_out`` after all of it: then the run has
-    already failed, and nothing that the handler still does counts.
+    ``soft_timeout`` becomes True after 80 per cent of the timeout, ``timed_out`` at its end. The run has then failed,
+    and jobexec ignores what the handler returns or raises.
     """
 
     #: Whether the handler occupies a thread until it ends.
@@ -66,7 +67,7 @@ class JobContext:
         self.call: Callable[[], Any]
 
     def enter(self) -> None:
-        """Make it the current job of this context (``contextvars``)."""
+        """Make this job the current job of this context (``contextvars``)."""
         _current.set(self)
 
     @property
@@ -108,7 +109,7 @@ class JobContext:
 
     @cached_property
     def message(self) -> ReceivedMessage | None:
-        """The message for which the job has waited, see ``wait_for``; None if it did not wait, or went on without one.
+        """The message for which the job waited (``wait_for``); None if it did not wait, or runs without a message.
 
         The same in each attempt.
         """
@@ -120,7 +121,7 @@ class JobContext:
 
     @cached_property
     def batch(self) -> JobBatch | None:
-        """The batch of which the job is a child, or which has made the job to follow it; None for any other job.
+        """The batch of which the job is a child, or which has called the job at its end; None for any other job.
 
         A child may add jobs to its batch. Uses no database.
         """
@@ -130,12 +131,12 @@ class JobContext:
 
     @property
     def shutting_down(self) -> bool:
-        """Whether the executor drains: a long handler may then end early, for example by raising RetryIn(0)."""
+        """Whether the executor is stopping. A long handler may then end early, for example by raising RetryIn(0)."""
         return self.host.shutting_down
 
     @property
     def cancelled(self) -> bool:
-        """Whether the job was cancelled; a cancellation becomes visible here within a second or two.
+        """Whether somebody has cancelled the job. A cancellation becomes visible here within a second or two.
 
         A handler that has seen True here ends as cancelled, whether it returns or raises: the job is removed and not
         retried. Its database changes stay, unless the job is ``atomic``: then they are rolled back.
@@ -144,7 +145,7 @@ class JobContext:
         return self.saw_cancellation
 
     def progress(self, done: int, total: int | None = None) -> None:
-        """Report that ``done`` of ``total`` units of the work are done; the admin shows it while the job runs.
+        """Report that ``done`` of ``total`` units of work are done. The admin shows it while the job runs.
 
         Cheap: only the latest report is written, once a second and by another thread, so it is visible even while an
         atomic job's transaction is open. Raises ValueError for anything but whole numbers of at least 0.
@@ -160,7 +161,7 @@ class JobContext:
         return progress
 
     def check_lease(self) -> None:
-        """Raise LockLost if this node no longer holds the job: its lease has expired, so another may run it too.
+        """Raise LockLost if the lease of this node has expired: another node may then run the job, too.
 
         For handlers with side effects outside the database, before each of them. Uses no database. Raises JobTimeout
         after the job's timeout, which has the same consequence.

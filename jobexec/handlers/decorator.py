@@ -131,13 +131,13 @@ def job(
 ) -> Any:
     """Make a function a job: ``@job`` or ``@job(retries="R5/PT5M", category="mail", ...)``.
 
-    ``name`` is stored in rows (default: module and function name); keep the old names of a renamed handler in
-    ``aliases``, so that rows in the database still find it. A first parameter called ``context``, or
-    ``takes_context=True``, receives a :class:`~jobexec.handlers.context.JobContext`, which callers of ``enqueue`` do
-    not pass. ``sensitive`` names arguments whose values are not shown, neither in the admin nor in logs nor in records
-    of failures. With ``schedule``, which is cron (``"0 3 * * *"``, in ``timezone``, by default the setting TIME_ZONE)
-    or an ISO 8601 cycle (``"R/PT1H"``), executors enqueue it again and again, without arguments; ``misfire`` decides
-    about missed times: ``"skip"``, ``"once"`` or ``"all"``. ``keep_result`` keeps what the function returns, for
+    ``name`` is stored in rows (default: module and function name). Keep the old names of a renamed job in ``aliases``,
+    so that rows in the database still find it. A first parameter called ``context``, or ``takes_context=True``,
+    receives a :class:`~jobexec.handlers.context.JobContext`, which callers of ``enqueue`` do not pass. ``sensitive``
+    names arguments whose values the admin, the logs and the records of failures do not show. With a ``schedule``,
+    executors enqueue the job repeatedly, without arguments. A schedule is a cron expression (``"0 3 * * *"``, in
+    ``timezone``, by default the setting TIME_ZONE) or an ISO 8601 cycle (``"R/PT1H"``). ``misfire`` decides about
+    missed times: ``"skip"``, ``"once"`` or ``"all"``. ``keep_result`` keeps the return value of the function for
     ``get_result``: a duration (``"P7D"``, a timedelta, seconds), or True for RESULT_TTL. All other keywords are options
     (:class:`~jobexec.handlers.options.JobOptions`); a wrong one raises :class:`~jobexec.exceptions.InvalidJob` at
     import.

@@ -60,17 +60,17 @@ class ExternalOptions(TypedDict, total=False):
 def external_job(
     type: str, *, variables: Mapping[str, Any] | None = None, **options: Unpack[ExternalOptions]
 ) -> AnyExternal:
-    """Insert one job for external workers, in the current transaction; returns the row as saved.
+    """Insert one job for external workers in the current transaction. Returns the saved row.
 
-    Workers of any language fetch jobs of this ``type`` through the gateways (Camunda 7: the topic of an external task;
-    Zeebe: the type of a service task). ``variables`` is their input, a JSON object, ``headers`` are metadata for them
+    Workers in any language fetch jobs of this ``type`` through the gateways (Camunda 7: the topic of an external task;
+    Zeebe: the type of a service task). ``variables`` is their input, a JSON object. ``headers`` are metadata for them
     (Zeebe: custom headers; Camunda 7: extension properties).
 
-    ``on_complete`` runs in the executor when a worker has completed the job, as an ordinary job under the same id,
-    with the keyword argument ``variables``: those of the job and, over them, those that the worker sent. ``on_error``
-    runs when a worker throws an error, with ``variables``, ``error_code`` and ``error_message``: one for all codes, or
-    a mapping from codes ('' for all others). Either is a ``@job`` function or its name, or a pair of it and
-    further keyword arguments: ``(ship, {"order_id": 5})``. Without ``on_error`` an error is an incident.
+    ``on_complete`` runs in the executor when a worker has completed the job, as an ordinary job with the same id. It
+    gets the keyword argument ``variables``: those of the job, overridden by those that the worker sent. ``on_error``
+    runs when a worker throws an error, with ``variables``, ``error_code`` and ``error_message``. It is one job for all
+    codes, or a mapping from codes to jobs ('' for all other codes). A job is a ``@job`` function or its name, or a pair
+    of it and further keyword arguments: ``(ship, {"order_id": 5})``. Without ``on_error`` an error is an incident.
 
     ``retries`` is how often it may fail (3). ``exclusive``: at most one job of its process instance is worked on at a
     time (True, if it has a process instance). ``max_deliveries``: how often workers may fetch it and let its deadline

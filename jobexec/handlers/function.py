@@ -47,7 +47,7 @@ R = TypeVar("R")
 
 
 class JobFunction(Generic[P, R]):
-    """A function that can be enqueued; the result of ``@job``. Calling it runs the function directly.
+    """A function that can be enqueued: the result of ``@job``. A call runs the function directly.
 
     The API follows django.tasks, so that moving between the two is a change of import.
     """
@@ -88,7 +88,7 @@ class JobFunction(Generic[P, R]):
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
     def using(self, **options: Unpack[JobOptions]) -> JobFunction[P, R]:
-        """The same job with other options for calls made through the result; this one is not changed.
+        """Return a copy with other options for the calls made through it. Does not change this job.
 
         Raises :class:`~jobexec.exceptions.InvalidJob` for an unknown option or a wrong value.
         """
@@ -107,7 +107,7 @@ class JobFunction(Generic[P, R]):
         return changed
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> AnyJob:
-        """Insert one job in the current transaction and return the row as saved.
+        """Insert one job in the current transaction. Returns the saved row.
 
         It is rolled back with the caller's data and becomes visible with it. Raises
         :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted, for arguments that do not fit the function or
@@ -159,7 +159,7 @@ class JobFunction(Generic[P, R]):
         )
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> JobCall:
-        """This call as a value, to be inserted later: by its ``enqueue()``, as a child or a callback of a batch.
+        """Return this call as a value. Insert it later by its ``enqueue()``, in a batch, or in a flow.
 
         Raises :class:`~jobexec.exceptions.InvalidJob` for arguments that do not fit the function or are not JSON.
         """
@@ -174,7 +174,7 @@ class JobFunction(Generic[P, R]):
         return await sync_to_async(self.enqueue, thread_sensitive=True)(*args, **kwargs)
 
     def enqueue_many(self, calls: Iterable[Call]) -> Sequence[AnyJob]:
-        """Insert many jobs in one transaction and few statements; returns the rows in order.
+        """Insert many jobs in one transaction and few statements. Returns the rows in order.
 
         Each call is a tuple or list of positional arguments, or a mapping of keyword arguments. The calls of a list
         or a tuple are all checked before the first is inserted. Any other iterable may be of any length: it is read
@@ -191,7 +191,7 @@ class JobFunction(Generic[P, R]):
         return many.enqueue_many(self, calls)
 
     def enqueue_on_commit(self, *args: P.args, **kwargs: P.kwargs) -> UUID:
-        """Insert one job after the commit of a transaction of another database; returns the id that it will have.
+        """Insert one job after the commit of a transaction of another database. Returns the id that it will have.
 
         The transaction is on the alias in the option ``transaction``, by default "default". Without a transaction the
         job is inserted at once; after a rollback, never. Raises :meth:`enqueue`'s errors about the arguments, now.
@@ -206,7 +206,7 @@ class JobFunction(Generic[P, R]):
         return deferred.enqueue_on_commit(self, args, kwargs)
 
     def get_result(self, result_id: UUID | str) -> KeptResult[R]:
-        """The state and the result of a call, by the id of its job, for functions with ``keep_result``.
+        """The state and the result of a call, by the id of its job. Needs ``keep_result``.
 
         Raises :class:`~jobexec.exceptions.ResultDoesNotExist`: also for a job of another function, for one that was
         enqueued before the function kept its results, and for a result that is no longer kept.

@@ -39,12 +39,12 @@ class HistoryHandler:
 
 
 def history_handler(name: str) -> Callable[[Write], Write]:
-    """Let a function write the records of ``record_history(name, ...)``; for a module ``jobs``, as ``@job``.
+    """Register the function that writes the records of ``record_history(name, ...)``. Use it in a module ``jobs``.
 
-    It gets a list of :class:`~jobexec.operations.maintenance.history_jobs.HistoryRecord`, of one call or of several,
-    and runs in the transaction that deletes them: its writes to their database (``record.using``) happen exactly once,
-    any other effects at least once. It must not commit. An error rolls back and costs a retry; ``DoNotRetry`` makes a
-    dead letter at once. The function itself is not changed.
+    The function gets a list of :class:`~jobexec.operations.maintenance.history_jobs.HistoryRecord`, from one call or
+    from several. It runs in the transaction that deletes the records: its writes to their database (``record.using``)
+    happen exactly once, and all other effects at least once. It must not commit. An error rolls back and costs a retry;
+    ``DoNotRetry`` makes a dead letter at once. The decorator does not change the function.
 
     Raises :class:`~jobexec.exceptions.DuplicateHandler` if the name is taken.
     """

@@ -18,11 +18,11 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptResult(Generic[R]):
-    """A job and what has become of it, at the moment of the query. The names are those of django.tasks.
+    """The state and the result of a job at the moment of the query. Its attributes have the names of django.tasks.
 
-    ``status``: "READY" (it waits: for a thread, a time, a retry, an operator's activation), "RUNNING", "FAILED" (a dead
-    letter, cancelled or deleted) or "SUCCESSFUL". ``errors`` holds, for each failed attempt, the path of the
-    exception's class and the traceback, ``worker_ids`` the node of each attempt.
+    ``status`` is "READY" (the job waits for a thread, a time, a retry or its activation), "RUNNING", "FAILED" (it is a
+    dead letter, or was cancelled or deleted) or "SUCCESSFUL". ``errors`` holds the path of the exception's class and
+    the traceback of each failed attempt. ``worker_ids`` holds the node of each attempt.
     """
 
     id: UUID
@@ -55,7 +55,7 @@ class KeptResult(Generic[R]):
 
 
 def get_result(result_id: UUID | str, *, using: str | None = None) -> KeptResult[Any]:
-    """The state and the result of any job that keeps its result, also of an external job, by its id.
+    """The state and the result of any job that keeps its result, by the id of the job. It may be an external job.
 
     ``using`` is the database. Raises :class:`~jobexec.exceptions.ResultDoesNotExist`.
     """

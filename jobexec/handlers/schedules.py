@@ -75,10 +75,11 @@ def _check_call(handler: JobFunction[..., Any]) -> None:
 
 
 def schedule(target: Any, expression: str, *, timezone: str | None = None, misfire: str = "once") -> None:
-    """Run a job or a task again and again: ``jobexec.schedule(send_report, "0 3 * * *")``.
+    """Run a job or a task repeatedly: ``jobexec.schedule(send_report, "0 3 * * *")``.
 
-    The equivalent of ``@job(schedule=...)`` for functions decorated elsewhere and for tasks of django.tasks; call it
-    beside them, when modules are imported. Raises :class:`~jobexec.exceptions.InvalidSchedule`, see :func:`declare`.
+    This is ``@job(schedule=...)`` for functions that are decorated elsewhere, and for tasks of django.tasks. Call it in
+    the module of the function, so that it runs at import. Raises :class:`~jobexec.exceptions.InvalidSchedule`, see
+    :func:`declare`.
     """
     name = target.name if isinstance(target, JobFunction) else getattr(target, "module_path", None)
     if name is None:

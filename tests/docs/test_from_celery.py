@@ -9,9 +9,9 @@ from demo_project.bookings.flights import FlightServiceError
 from demo_project.bookings.models import Booking, Ticket
 from jobexec import DoNotRetry, RetryIn, clock
 from jobexec.executor.execute_now import execute_now
-from jobexec.models import DeadLetterJob, Job, TimerJob
+from jobexec.models import BlockedJob, DeadLetterJob, Job, JobLog, TimerJob
 from jobexec.processes.models import ProcessInstance
-from jobexec.testing import ManualExecutor
+from jobexec.testing import ManualExecutor, controlled_clock
 
 EXAMPLE = "from_celery"
 
@@ -71,6 +71,29 @@ def test_only_some_errors_are_tried_again(example, booking, monkeypatch, run_due
     with pytest.raises(type(error)):
         run_due()
     assert table.objects.get().handler_type.endswith("call_hotel")
+
+
+def test_a_rate(example, booking, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": {"weather.example": {"rate": "10/PT1M"}}}
+    for _ in range(3):
+        example.ask_for_the_weather.enqueue(booking.pk)
+    assert len(ManualExecutor().run_due()) == 1  # the second may start six seconds later
+    assert BlockedJob.objects.count() == 2
+
+
+def test_a_job_that_expires(example, booking, mailoutbox):
+    example.remind_soon(booking)
+    with controlled_clock() as time:
+        time.advance(601)
+        ManualExecutor().run_due()
+    assert JobLog.objects.get(state="cancelled").handler_type.endswith("send_voucher")
+    assert not mailoutbox
+
+
+def test_what_was_a_base_class(example, booking, run_due, mailoutbox):
+    example.greet.enqueue(booking.pk)
+    run_due()
+    assert mailoutbox[0].subject == "de"
 
 
 def test_a_chain(example, booking, run_due, mailoutbox):

@@ -9,6 +9,7 @@ from jobexec import clock
 from jobexec.models import DeadLetterJob, Job, TimerJob
 from jobexec.operations import move_to_dead_letter
 from jobexec.signals import job_dead_lettered
+from jobexec.testing import ManualExecutor
 
 EXAMPLE = "from_django_q2"
 
@@ -45,6 +46,21 @@ def test_a_failure_that_is_final_is_told(example, booking, mailoutbox):
 def test_a_group(example, booking, run_due):
     example.book_tickets([booking])
     assert run_due() == ["book_ticket"] * 3 + ["send_voucher"]
+
+
+def test_a_group_whose_progress_is_followed(example, booking, mailoutbox):
+    vouchers = example.send_all([booking] * 3)
+    assert vouchers.progress().total == 3
+    ManualExecutor().run_until_empty()
+    assert (vouchers.state, vouchers.progress().completed) == ("completed", 3)
+    assert mailoutbox[-1].body == "All of them are sent."
+
+
+def test_a_chain_is_a_flow(example, booking, mailoutbox):
+    example.travel(booking)
+    ManualExecutor().run_until_empty()
+    assert [ticket.kind for ticket in booking.tickets.order_by("pk")] == ["hotel", "flight"]
+    assert mailoutbox[0].subject == "Your trip"
 
 
 def test_a_chain_stops_where_it_fails(example, booking, run_due):

@@ -8,6 +8,7 @@ from demo_project.bookings.models import Booking
 from jobexec import DoNotRetry, JobCancelled, RetryIn, clock
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import DeadLetterJob, Job, JobLog, TimerJob
+from jobexec.testing import ManualExecutor
 from tests.support.factories import acquire
 
 EXAMPLE = "from_huey"
@@ -58,6 +59,19 @@ def test_a_pipeline(example, booking, run_due, mailoutbox):
     example.price.enqueue(booking.pk)
     assert run_due() == ["price", "mail_price"]
     assert mailoutbox[0].body == "300 EUR"
+
+
+def test_a_pipeline_is_a_flow(example, booking, mailoutbox):
+    example.ask_for_the_price(booking)
+    ManualExecutor().run_until_empty()
+    assert mailoutbox[0].body == "300 EUR"
+
+
+def test_a_rate_limit(example, booking, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": {"sms.example": {"rate": "10/PT60S"}}}
+    example.send_text.enqueue(booking.pk)
+    example.send_text.enqueue(booking.pk)
+    assert len(ManualExecutor().run_due()) == 1
 
 
 def test_exceptions_that_steer(example, booking, run_due):

@@ -30,10 +30,10 @@ def record_history(
 ) -> HistoryJob | None:
     """Pass records, each any JSON value, to the history handler ``name`` (Flowable: asynchronous history).
 
-    This is one INSERT in the current transaction, whatever their number: a HistoryJob with all records of this call,
-    which is rolled back and becomes visible with the caller's data. The history loop of a node passes them to the
-    handler and deletes the row in one transaction, so each is written exactly once. Without records nothing is written
-    and the result is None. ``tenant_id`` and ``process_instance_id`` are those of the records.
+    One INSERT in the current transaction stores all records of the call: a HistoryJob, which is rolled back and becomes
+    visible with the caller's data. The history loop of a node passes the records to the handler and deletes the row in
+    one transaction, so the handler writes each of them exactly once. Without records the result is None. ``tenant_id``
+    and ``process_instance_id`` are those of the records.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted, for a name that cannot be stored and for
     records that are not JSON.

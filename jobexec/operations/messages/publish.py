@@ -52,10 +52,10 @@ def publish_message(
 ) -> Message:
     """Publish a message for every job that waits for this name and key, in the current transaction.
 
-    After the commit an executor releases the jobs, in pages; they get the message as ``current_job().message``. With
-    ``ttl`` (a timedelta, seconds or an ISO 8601 text) the message is also kept for so long, for jobs that begin to wait
-    later; otherwise only those that wait already receive it. As long as a message with the same ``message_id`` is kept
-    for the same name, key and tenant, it is returned with ``is_duplicate``, and nothing is written.
+    After the commit an executor releases the jobs, in pages. They get the message as ``current_job().message``. With
+    ``ttl`` (a timedelta, seconds or an ISO 8601 text) the message is kept for this time, for jobs that begin to wait
+    later. Without it, only jobs that wait already receive the message. If a message with the same ``message_id`` is
+    kept for the same name, key and tenant, this returns that message with ``is_duplicate`` and writes nothing.
 
     ``payload`` is JSON, at most MESSAGE_MAX_PAYLOAD bytes. Raises :class:`~jobexec.exceptions.InvalidJob` before
     anything is written, and :class:`~jobexec.exceptions.TooManyMessages` for a message that would be kept beside

@@ -16,7 +16,7 @@ from jobexec.models import Message
 
 @dataclass(frozen=True, slots=True)
 class ReceivedMessage:
-    """The message that a job has received: what was given to ``publish_message``.
+    """The message that a job has received, with the arguments of ``publish_message``.
 
     ``id`` is its message id, None if it has none. ``number`` is the key by which the gateways name it.
     """

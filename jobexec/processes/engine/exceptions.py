@@ -7,7 +7,7 @@ from typing import Any
 
 
 class BpmnError(Exception):
-    """An error of the business, by its code: a handler raises it, and an error event of the process catches it."""
+    """A business error with a code. A handler raises it, and an error event of the process catches it."""
 
     def __init__(self, code: str, message: str = "", variables: Mapping[str, Any] | None = None) -> None:
         self.code, self.message, self.variables = code, message, dict(variables or {})

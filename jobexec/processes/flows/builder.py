@@ -84,7 +84,7 @@ class Element:
 
 
 class Step(Element):
-    """One call of a job function. As a value for ``after=`` it means that it succeeded."""
+    """A step of a flow: one call of a job function. In ``after=`` it means that the call succeeded."""
 
     def __init__(self, *of: Any, work: Work, undo: Work | None, over: Value, outside: bool, jobs: JobOptions) -> None:
         super().__init__(*of)
@@ -93,17 +93,17 @@ class Step(Element):
 
     @property
     def result(self) -> Term:
-        """What its function will return; of ``map``: the list of what it returned for each item."""
+        """A placeholder for what the function returns. For ``map``: the list of what it returns for each item."""
         return Term(self.id, frozenset([self.id]), self.flow)
 
     @property
     def failed(self) -> Edge:
-        """For ``after=``: it failed for good. Without a step after that, an incident waits for an operator instead."""
+        """For ``after=``: the step has used up its retries. Without a step after ``failed`` it becomes an incident."""
         return Edge(self, "failed")
 
     @property
     def finished(self) -> tuple[Edge, Edge]:
-        """For ``after=``: it succeeded, or it failed for good."""
+        """For ``after=``: the step succeeded, or has used up its retries."""
         return Edge(self), Edge(self, "failed")
 
     def sources(self) -> Iterable[Term]:
@@ -111,7 +111,7 @@ class Step(Element):
 
 
 class Wait(Element):
-    """Waits for a message, or for a time. As a value for ``after=``: the message came, or the time has passed."""
+    """A wait for a message or a time. In ``after=`` it means that the message came, or that the time has passed."""
 
     def __init__(self, *of: Any, message: str | None, key: Value, timeout: Value) -> None:
         super().__init__(*of)
@@ -119,12 +119,12 @@ class Wait(Element):
 
     @property
     def result(self) -> Term:
-        """The payload of the message."""
+        """A placeholder for the payload of the message."""
         return Term(self.id, frozenset([self.id]), self.flow)
 
     @property
     def timed_out(self) -> Edge:
-        """For ``after=``: no message came in time. Without a step after that, a timeout is an incident."""
+        """For ``after=``: no message came in time. Without a step after ``timed_out`` it becomes an incident."""
         if self.message is None or self.timeout is None:
             raise _problem(self.id, "It has no timeout.")
         return Edge(self, "timed_out")
@@ -134,21 +134,21 @@ class Wait(Element):
 
 
 class Choice(Element):
-    """Takes the first branch whose condition holds. If none holds and nothing comes after ``otherwise``, it ends."""
+    """A choice: it takes the first way whose condition holds, or ``otherwise``, or ends if nothing comes after that."""
 
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
         self.conditions: list[Term] = []
 
     def when(self, condition: Term) -> Edge:
-        """For ``after=``: this condition holds, and none of those before."""
+        """For ``after=``: this condition holds, and none of the earlier conditions of this choice does."""
         self.conditions.append(self.flow._condition(self.id, condition))
         self.flow._check_known(self)
         return Edge(self, len(self.conditions) - 1)
 
     @property
     def otherwise(self) -> Edge:
-        """For ``after=``: none of the conditions holds."""
+        """For ``after=``: none of the conditions of this choice holds."""
         return Edge(self, "otherwise")
 
     def sources(self) -> Iterable[Term]:
@@ -188,12 +188,13 @@ class Flow:
         name: str | None = None,
         **kwargs: Any,
     ) -> Step:
-        """Call a job function (``@job``, a task of django.tasks, or a call made by ``.s()``), in a job of its own.
+        """Add a step that calls a function: a ``@job``, a task of django.tasks, or a call made by ``.s()``.
 
-        It begins when everything that it comes ``after`` is over and at least one of these ways was taken; without
-        ``after``, when the flow starts. ``when`` is a condition: if it does not hold, the step is skipped, and so is
-        what comes only after it. ``compensate`` is a call that undoes the step if the flow is cancelled. Arguments
-        may contain results of steps before it. ``name`` is its id, by default the name of the function.
+        The step begins when all steps in ``after`` are over or skipped, and at least one of them was not skipped.
+        Without ``after`` it begins with the flow. If the condition ``when`` does not hold, the engine skips the step,
+        and the steps that come only after it. The call ``compensate`` undoes the step if the flow is cancelled.
+        Arguments may contain results of earlier steps. ``name`` is the id of the step, by default the name of the
+        function.
         """
         return self.add_call(job, args, kwargs, after, when, compensate, name, over=None)
 
@@ -208,10 +209,10 @@ class Flow:
         name: str | None = None,
         **kwargs: Any,
     ) -> Step:
-        """Call a job function for each item of the list ``over``, beside each other; the result is a list.
+        """Add a step that calls a function for each item of the list ``over``, in parallel. Its result is a list.
 
-        Without other arguments it is called with the item; otherwise :data:`item` stands for it in the arguments, and
-        :data:`index` for its number.
+        Without other arguments the function gets the item. Otherwise write :data:`item` in the arguments where the
+        item belongs, and :data:`index` for its number.
         """
         if not isinstance(over, Term | list | tuple):
             raise _problem("map", f"over: expected a list or the result of a step, got {over!r}.")
@@ -229,7 +230,7 @@ class Flow:
         when: Term | None = None,
         name: str | None = None,
     ) -> Wait:
-        """Wait until the message of this name is published with this key; ``timeout`` is a duration."""
+        """Add a wait for the message of this name and key. ``timeout`` is a duration."""
         if not isinstance(message, str) or not message:
             raise _problem("wait", f"Expected the name of a message, got {message!r}.")
         if not isinstance(key, Term | str | int) or key == "" or isinstance(key, bool):
@@ -246,12 +247,12 @@ class Flow:
         when: Term | None = None,
         name: str | None = None,
     ) -> Wait:
-        """Wait for a time: a timedelta, or a duration as ``"PT5M"``."""
+        """Add a wait for a time: a timedelta, or a duration such as ``"PT5M"``."""
         of = self._new(name, "sleep", after, when)
         return self._added(Wait(*of, message=None, key=None, timeout=_duration("sleep", duration)))
 
     def choose(self, *, after: After = (), when: Term | None = None, name: str | None = None) -> Choice:
-        """Take one of several ways: ``way = f.choose(after=a)``, then ``after=way.when(…)`` or ``way.otherwise``."""
+        """Add a choice: ``way = f.choose(after=a)``, and then ``after=way.when(…)`` or ``after=way.otherwise``."""
         return self._added(Choice(*self._new(name, "choice", after, when)))
 
     # How its parts are made.
@@ -353,9 +354,9 @@ class Flow:
     # The start.
 
     def start(self, *, using: str | None = None, user: str = "") -> ProcessInstance:
-        """Start it in the caller's transaction; returns the row of its instance. It can be started once.
+        """Start the flow in the caller's transaction, and return the row of its instance. A flow starts only once.
 
-        Raises InvalidProcess, and InvalidJob for arguments or variables that are no JSON or too large.
+        Raises InvalidProcess. Raises InvalidJob if arguments or variables are not JSON, or are too large.
         """
         from ..handlers.results import check_variables
         from ..operations.flows import start_flow  # models load later than modules that describe flows
@@ -384,7 +385,7 @@ class Flow:
             self.start()
 
     def variable(self, name: str) -> Term:
-        """A variable that the flow starts with. Raises InvalidProcess if it is not in ``variables``."""
+        """A placeholder for a variable of the flow. Raises InvalidProcess if ``variables`` does not contain it."""
         if name not in self.variables:
             raise _problem("flow", f"It has no variable {name!r}.")
         return Term(name, flow=self)

@@ -62,12 +62,12 @@ class Parallel(Canvas):
 
 
 def chain(*parts: Part) -> Chain:
-    """Run parts one after the other. :data:`previous` in the arguments of a part is the result of the one before."""
+    """Run parts one after the other. In the arguments of a part, :data:`previous` is the result of the part before."""
     return Chain(_checked("chain", parts))
 
 
 def parallel(*parts: Part) -> Parallel:
-    """Run parts beside each other. For what comes next, :data:`previous` is the list of their results."""
+    """Run parts in parallel. In the part that comes next, :data:`previous` is the list of their results."""
     return Parallel(_checked("parallel", parts))
 
 

@@ -11,11 +11,11 @@ from ..definition import Expression, InvalidProcess, Problem, Value
 
 
 class Term:
-    """A placeholder for a value, written with Python's operators: ``charged.result["amount"] * 2 > 1000``.
+    """A placeholder for a value. Use Python's operators on it: ``charged.result["amount"] * 2 > 1000``.
 
-    Nothing is computed while the flow is described; the term becomes an expression of its definition. ``&``, ``|`` and
-    ``~`` stand for *and*, *or* and *not*, and need brackets around comparisons, as in Django's ``Q`` or in pandas.
-    ``sources`` are the ids of the steps whose results it contains.
+    The engine computes the value when the flow runs. ``&``, ``|`` and ``~`` mean *and*, *or* and *not*. They need
+    brackets around comparisons, as in Django's ``Q`` or in pandas. ``sources`` are the ids of the steps whose results
+    the term contains.
     """
 
     __slots__ = ("flow", "sources", "text")
@@ -37,7 +37,7 @@ class Term:
         return self._made(f"{self.text}[{literal(key)}]")
 
     def is_empty(self) -> Term:
-        """Whether it is None, or an empty text, list or object; so is the result of a step that was skipped."""
+        """Whether the value is None, or an empty text, list or object. The result of a skipped step is None."""
         return self._made(f"(empty {self.text})")
 
     def __eq__(self, other: object) -> Term:  # type: ignore[override]

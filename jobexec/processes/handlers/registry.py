@@ -30,12 +30,12 @@ def service_task(
     transaction: bool = True,
     timeout: float | timedelta | str | None = None,
 ) -> Callable[[F], F]:
-    """Register what a service, send, script or business rule task does, under the names that models use.
+    """Register the function of a service, send, script or business rule task, under the names that models use.
 
-    ``camunda:delegateExpression="${ship}"``, ``camunda:class="org.acme.Ship"`` (an alias), and the type of a
-    ``zeebe:taskDefinition`` name it. The function takes a :class:`~jobexec.processes.handlers.context.TaskContext`. It
-    runs in the transaction of its step, or in autocommit if the task has ``jobexec:transaction="outside"``. What it
-    returns, if it is a mapping, becomes variables.
+    Models name it by ``camunda:delegateExpression="${ship}"``, ``camunda:class="org.acme.Ship"`` (an alias), or the
+    type of a ``zeebe:taskDefinition``. The function takes a :class:`~jobexec.processes.handlers.context.TaskContext`.
+    It runs in the transaction of its step, or in autocommit if the task has ``jobexec:transaction="outside"``. If it
+    returns a mapping, its items become variables.
 
     ``transaction=False``: whatever a file says, it never runs in a step, but in a job without a transaction and without
     a lock; then ``timeout`` may say how long, as for ``@job``. Raises ValueError and InvalidJob for wrong options.
@@ -69,7 +69,7 @@ def function(name: str) -> Callable[[F], F]:
 
 
 def listener(name: str, *, aliases: Sequence[str] = ()) -> Callable[[F], F]:
-    """Register a function that is called when something happens at an element; it takes a ListenerContext."""
+    """Register a function that listeners of a model name. It takes a ListenerContext."""
     return _registering(_listeners, "listener", (name, *aliases))
 
 

@@ -35,10 +35,10 @@ File = str | Path | tuple[str, bytes]
 def deploy(
     *files: File, name: str = "", source: str = "", tenant_id: str = "", user: str = "", using: str | None = None
 ) -> list[ProcessDefinition]:
-    """Deploy BPMN files together, in the caller's transaction; returns the new versions of their processes.
+    """Deploy BPMN files together, in the caller's transaction. Returns the new versions of their processes.
 
-    A file whose content is that of the latest deployment of its processes makes no version. What is wrong with any of
-    the files raises InvalidProcess, with the id and the line of each element, and nothing is deployed.
+    A file that has not changed since the latest deployment of its processes makes no new version. If any file has a
+    problem, this raises InvalidProcess with the id and the line of each element, and deploys nothing.
     """
     database = using or router.db_for_write(ProcessDefinition)
     made = deployed(database, *files, name=name, source=source, tenant_id=tenant_id, user=user)

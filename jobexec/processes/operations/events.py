@@ -28,12 +28,12 @@ def correlate(
     tenant_id: str = "",
     using: str | None = None,
 ) -> int:
-    """Deliver a message to the one that waits for it, in the caller's transaction: an instance, or a start event.
+    """Deliver a message in the caller's transaction, to the instance or the start event that waits for it.
 
-    ``key`` is the correlation key that an instance waits with, ``business_key`` and ``instance`` say which instances
-    may be meant. A start event fits only if none of ``key`` and ``instance`` is given. Returns to how many it was
-    delivered: 1, or with ``all``, any number. Raises MismatchingMessage if it fits none, or several (Camunda:
-    MismatchingMessageCorrelationException); then nothing has happened.
+    ``key`` is the correlation key with which an instance waits. ``business_key`` and ``instance`` restrict the
+    instances. A start event matches only without ``key`` and ``instance``. Returns the number of receivers: 1, or any
+    number with ``all``. Raises MismatchingMessage, and delivers nothing, if there is no receiver or more than one
+    (Camunda: MismatchingMessageCorrelationException).
     """
     database = using or router.db_for_write(ProcessInstance)
     found = correlated(
@@ -96,7 +96,7 @@ def _fitting(
 def signal(
     name: str, variables: Mapping[str, Any] | None = None, *, tenant_id: str = "", using: str | None = None
 ) -> int:
-    """Throw a signal to all that wait for it, each in a job of its own; returns how many there are."""
+    """Send a signal to all that wait for it. Each receiver gets a job. Returns the number of receivers."""
     database = using or router.db_for_write(ProcessInstance)
     given = dict(variables or {})
     check_variables(given)

@@ -31,9 +31,9 @@ def note_instance(using: str, id: UUID, new: Mapping[str, Any]) -> None:
 
 @audited
 def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | None = None) -> None:
-    """Cancel an instance with all that it called; a flow first undoes what is done, backwards.
+    """Cancel an instance, and the instances that it called. A flow first undoes its finished steps, the last one first.
 
-    Raises InstanceOver if it has ended, or was called by another one: then that one is to be cancelled.
+    Raises InstanceOver if the instance has ended. Raises it, too, if another instance called it: cancel that one.
     """
     database, id = which(instance, ProcessInstance, using)
     with transaction.atomic(using=database):
@@ -48,9 +48,9 @@ def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | N
 def set_retries(
     instance: ProcessInstance | UUID, retries: int = 1, *, element: str | None = None, using: str | None = None
 ) -> int:
-    """Give the dead letters of an instance, or of one of its elements, retries: what failed is done again.
+    """Requeue the dead letters of an instance, or of one of its elements, with this number of retries.
 
-    Their incidents are over. Returns how many there were. Raises InvalidJob for a wrong number of retries.
+    Closes their incidents. Returns the number of dead letters. Raises InvalidJob for a wrong number of retries.
     """
     database, id = which(instance, ProcessInstance, using)
     dead = DeadLetterJob.objects.using(database).filter(process_instance_id=str(id))
@@ -62,7 +62,7 @@ def set_retries(
 
 @audited
 def set_variables(instance: ProcessInstance | UUID, variables: Mapping[str, Any], *, using: str | None = None) -> None:
-    """Set variables of a running instance, in a transaction that no step of it overlaps. Raises InstanceOver."""
+    """Set variables of a running instance. No step of the instance runs meanwhile. Raises InstanceOver."""
     database, id = which(instance, ProcessInstance, using)
     given = dict(variables)
     check_variables(given)

@@ -25,10 +25,11 @@ _PAGE, _READ = 50, 5_000
 
 @audited
 def cancel_all(instances: QuerySet[ProcessInstance], reason: str = "", *, user: str = "") -> JobBatch:
-    """Cancel those of the instances that run now and were called by no other, in jobs of 50 each; returns their batch.
+    """Cancel the instances of a queryset that run now and were not called by another instance. Returns a batch.
 
-    The batch, which ``user`` has started, shows how far they are, and can be stopped. What has ended meanwhile is left
-    alone; a job with an instance that cannot be cancelled cancels the others and fails.
+    ``user`` is shown as the one who started the batch. Each of its jobs cancels 50 instances. The batch shows the
+    progress, and you can cancel it. It leaves alone instances that have ended meanwhile. If an instance cannot be
+    cancelled, its job cancels the others and fails.
     """
     using, count = instances.db, 0
 

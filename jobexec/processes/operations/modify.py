@@ -69,7 +69,7 @@ class Modification:
 
 
 def modify(instance: ProcessInstance | UUID, *, using: str | None = None) -> Modification:
-    """Describe what is to change: ``modify(instance).cancel("pay").start_before("ship").execute()``."""
+    """Change where an instance stands: ``modify(instance).cancel("pay").start_before("ship").execute()``."""
     return Modification(instance, using)
 
 
@@ -101,11 +101,11 @@ def restart(
     user: str = "",
     using: str | None = None,
 ) -> ProcessInstance:
-    """Start a new instance of the same definition with the variables and the business key of one that has ended.
+    """Start a new instance like one that has ended: of the same definition, with its variables and its business key.
 
-    It begins ``before`` or ``after`` elements (each one id, or several), without them at its start event. ``variables``
-    are set in addition. What SENSITIVE names was not kept, so it must be given. Returns the new row. Raises
-    InstanceRunning, InvalidJob for a variable that is missing, ProcessInstance.DoesNotExist, and what
+    The new instance begins ``before`` or ``after`` elements (one id or several), or at its start event. ``variables``
+    are set in addition. Pass the variables that SENSITIVE names, because they were not kept. Returns the new row.
+    Raises InstanceRunning, InvalidJob for a missing variable, ProcessInstance.DoesNotExist, and what
     :func:`~jobexec.processes.start` raises.
     """
     database, id = which(instance, ProcessInstance, using)

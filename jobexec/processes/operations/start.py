@@ -24,11 +24,11 @@ def start(
     user: str = "",
     using: str | None = None,
 ) -> ProcessInstance:
-    """Start an instance of a deployed process, in the caller's transaction; returns its row.
+    """Start an instance of a deployed process, in the caller's transaction. Returns its row.
 
-    Its first step is taken at once, up to where every token waits, so the row may have ended already. ``version`` is
-    the latest if it is not given. Raises UnknownProcess, InvalidJob for a variable that is not JSON or too large, and
-    whatever a handler of the first step raises; then nothing has happened.
+    The first step runs at once, until every token waits, so the instance may have ended already. Without ``version``
+    the latest version starts. Raises UnknownProcess, InvalidJob for a variable that is not JSON or too large, and what
+    a handler of the first step raises. In each case no instance exists.
     """
     database = using or router.db_for_write(ProcessInstance)
     found = definitions.version(database, key, version, tenant_id)

@@ -34,16 +34,17 @@ def suspend(
     include_instances: bool = True,
     using: str | None = None,
 ) -> int:
-    """Suspend an instance, or by its key a process: from now or from ``at``, without an end or ``until`` a date.
+    """Suspend an instance, or a process by its key, from now or from ``at``, without an end or ``until`` a date.
 
-    Jobs do not run, including those that are made later; running ones finish. Of a process, no instance can be started,
-    and of its instances, or of the one that is named, no task can be claimed or completed and no message correlated:
-    the callers get :class:`~jobexec.processes.exceptions.Suspended`. Setting variables, modifying and cancelling remain
-    possible. Instances that it has called are processes of their own (Camunda's rule).
+    Jobs do not run, including later ones; running jobs finish. Nobody can start instances of a suspended process, claim
+    or complete their tasks, or correlate messages with them: the callers get
+    :class:`~jobexec.processes.exceptions.Suspended`. Variables can be set, and instances can be modified and cancelled.
+    A suspension does not cover instances that a suspended instance has called (Camunda's rule).
 
-    ``version`` names one version of a process, ``tenant_id`` the process of a tenant ('': of none); otherwise all are
-    meant. ``include_instances=False`` leaves alone what was there before, except for the jobs that it makes from then
-    on. Returns how many jobs were moved now. Raises InstanceOver, UnknownProcess, and InvalidJob for a wrong date.
+    ``version`` restricts it to one version of the process, ``tenant_id`` to the process of one tenant ('': of none).
+    With ``include_instances=False`` it does not cover existing instances, except for the jobs that they make from then
+    on. Returns the number of jobs that it has moved. Raises InstanceOver, UnknownProcess, and InvalidJob for a wrong
+    date.
     """
     dates: dict[str, Any] = {"at": at, "until": until}
     if not isinstance(target, str):
@@ -69,9 +70,9 @@ def activate(
     at: datetime | None = None,
     using: str | None = None,
 ) -> int:
-    """Undo :func:`suspend` of the same target, now or ``at`` a date; what another suspension covers stays suspended.
+    """End :func:`suspend` of the same target, now or ``at`` a date. What another suspension covers stays suspended.
 
-    Returns how many jobs may run again.
+    Returns the number of jobs that can run again.
     """
     if not isinstance(target, str):
         database, id = _instance(target, version, tenant_id, using)

@@ -27,7 +27,7 @@ TASK = "usertask"
 
 @audited
 def claim(task: Task, user: Any, *, override: bool = False, using: str | None = None) -> UserTask:
-    """Make a user the assignee, with ``override`` also instead of another. Raises TaskOver if it is done, or taken."""
+    """Assign a task to a user, with ``override`` also if another user has it. Raises TaskOver if it is not free."""
     database, id = which(task, UserTask, using)
     name = _name(user)
     with transaction.atomic(using=database):
@@ -43,7 +43,7 @@ def claim(task: Task, user: Any, *, override: bool = False, using: str | None = 
 
 @audited
 def release(task: Task, *, using: str | None = None) -> None:
-    """Take the task away from its assignee; its candidates may claim it again."""
+    """Remove the assignee of a task. Its candidates can claim it again."""
     database, id = which(task, UserTask, using)
     with atomic(database):
         done = UserTask.objects.using(database).filter(pk=id).update(assignee="")
@@ -57,9 +57,9 @@ def release(task: Task, *, using: str | None = None) -> None:
 def complete(
     task: Task, variables: Mapping[str, Any] | None = None, *, user: Any = None, using: str | None = None
 ) -> None:
-    """Complete a task; its process goes on in the caller's transaction.
+    """Complete a task. The process takes its next step in the caller's transaction.
 
-    With a ``user``, the task must be theirs, or nobody's. Raises TaskOver, and whatever the step raises.
+    With a ``user``, the task must be unassigned, or assigned to this user. Raises TaskOver, and what the step raises.
     """
     given = dict(variables or {})
     check_variables(given)
@@ -72,7 +72,7 @@ def complete(
 def throw_error(
     task: Task, code: str, message: str = "", variables: Mapping[str, Any] | None = None, *, using: str | None = None
 ) -> None:
-    """End a task with an error of the business, which an error event catches. Raises UncaughtError if none does."""
+    """End a task with a business error, which an error event catches. Raises UncaughtError if no event catches it."""
     given = dict(variables or {})
     check_variables(given)
     database, row = _task(task, None, using)
