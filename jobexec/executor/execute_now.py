@@ -76,7 +76,8 @@ def execute_now(id: UUID | str, *, using: str = "default") -> Any:
     Raises :class:`~jobexec.exceptions.JobNotFound`, :class:`~jobexec.exceptions.JobLocked` if the job runs elsewhere,
     an exclusive sibling holds its process instance or its resource lets no more jobs run,
     :class:`~jobexec.exceptions.LockLost` if it took longer than LOCK_TIME and another node acquired it,
-    :class:`~jobexec.exceptions.DuplicateJob` for a dead letter whose unique key another job has taken, and
+    :class:`~jobexec.exceptions.DuplicateJob` for a dead letter whose unique key another job has taken,
+    :class:`~jobexec.exceptions.JobStateError` for a job of external workers, and
     :class:`~jobexec.exceptions.InvalidJob` for recorded history.
 
     Inside the caller's transaction, an exclusive job keeps the rows of its waiting siblings locked until that ends.
@@ -120,10 +121,15 @@ def _check(row: AbstractJob) -> None:
         raise JobStateError(text % {"id": row.pk, "name": row.waits_for, "key": row.waits_for_key})
     if isinstance(row, SuspendedJob):
         raise JobStateError(_("Job %(id)s is suspended. Activate it first.") % {"id": row.pk})
-    if is_external(row):
-        raise JobStateError(_("Job %(id)s is for external workers, which fetch it.") % {"id": row.pk})
+    _refuse_external(row)
     assert row.runnable, type(row)
     get_handler(row.handler_type)
+
+
+def _refuse_external(row: AbstractJob) -> None:
+    """Also one that is suspended or a dead letter: there is no handler that could run it."""
+    if is_external(row):
+        raise JobStateError(_("Job %(id)s is for external workers, which fetch it.") % {"id": row.pk})
 
 
 def _execute(outcome: Outcome, caller: _Caller) -> Any:
@@ -210,6 +216,7 @@ def _executable(row: AbstractJob, check: Callable[[AbstractJob], None]) -> Job:
     if row.type == JobType.HISTORY:
         raise InvalidJob(f"Job {row.pk} is a history job, which only the history loop of an executor runs.")
     check(row)
+    _refuse_external(row)
     if isinstance(row, Job):
         return row
     if isinstance(row, DeadLetterJob):

@@ -50,6 +50,10 @@ class JobContext:
     and jobexec ignores what the handler returns or raises.
     """
 
+    #: Whether 80 per cent of the timeout have passed.
+    soft_timeout: bool
+    #: Whether the timeout has passed. The run has failed then, and what the handler still does is lost.
+    timed_out: bool
     #: Whether the handler occupies a thread until it ends.
     holds_thread = True
 

@@ -24,6 +24,7 @@ def use(settings, alias, *names):
 
 def test_language_time_and_filter(alias, handle, settings, caplog):
     use(settings, alias, "in_the_customers_language", "timed", "counted")
+    middleware.starts.clear()
     seen = []
 
     def look():

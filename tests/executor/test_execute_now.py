@@ -112,6 +112,14 @@ class TestByHand:
         assert execute_by_hand(row.pk, using=alias).message == "SystemExit: 3"
 
 
+@pytest.mark.parametrize("table", [ExternalWorkerJob, SuspendedJob, DeadLetterJob])
+def test_a_job_of_external_workers_has_no_handler_wherever_it_is(alias, table):
+    row = make_row(table, alias, handler_type="pay", type=JobType.EXTERNAL, job_key=1)
+    with pytest.raises(JobStateError, match="for external workers"):
+        execute_now(row.pk, using=alias)
+    assert tables_of(alias) == {row.pk: [table]}
+
+
 def test_what_is_not_there_or_cannot_run(alias):
     with pytest.raises(JobNotFound):
         execute_now(uuid4(), using=alias)

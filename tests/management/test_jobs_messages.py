@@ -42,7 +42,7 @@ def test_there_are_none(alias):
 def test_show(alias):
     row = publish(alias, ttl=60, payload={"password": "x", "by": "ann"})
     _, text = jobs("message", "show", str(row.pk), alias=alias)
-    assert '{"by": "ann", "password": "●●●"}' in text
+    assert '"by": "ann"' in text and '"password": "●●●"' in text
     _, (told,) = objects("message", "show", str(row.pk), alias=alias)
     assert told["payload"] == {"password": "●●●", "by": "ann"}
     assert jobs("message", "show", "1", alias=alias) == (3, "There is no such message.\n")

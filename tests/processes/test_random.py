@@ -16,6 +16,7 @@ from jobexec.executor.execute_now import execute_now
 from jobexec.models import JOB_TABLES, DeadLetterJob, ExternalWorkerJob, Incident, Job, SuspendedJob, TimerJob
 from jobexec.operations import activate, suspend
 from jobexec.operations.external.settle import complete_external_job
+from jobexec.operations.rows.routing import is_external
 from jobexec.processes.definition import Kind
 from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.engine.inputs import Completed
@@ -105,7 +106,7 @@ class Play:
         tables = [Job, SuspendedJob, DeadLetterJob] + ([TimerJob] if self.faults else [])
         for table in tables:
             for row in table.objects.using(alias).order_by("pk"):
-                found.append(lambda row=row: execute_now(row.pk, using=alias))
+                found.append(lambda row=row: self.run(row))
         for row in ExternalWorkerJob.objects.using(alias).order_by("pk"):
             found.append(lambda row=row: complete_external_job(alias, row.job_key))
         for task in UserTask.objects.using(alias).order_by("pk"):
@@ -117,6 +118,12 @@ class Play:
         for row in EventSubscription.objects.using(alias).filter(kind="message").order_by("pk"):
             found.append(lambda row=row: correlate(row.name, instance=row.instance_id, using=alias))
         return found
+
+    def run(self, row):
+        if is_external(row):  # suspended: no worker gets it before that is over
+            activate(using=self.alias, process_instance_id=row.process_instance_id)
+        else:
+            execute_now(row.pk, using=self.alias)
 
     def befall(self):
         alias, of = self.alias, {"process_instance_id": str(self.root)}

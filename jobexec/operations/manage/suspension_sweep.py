@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from django.db import OperationalError, connections
 from django.db.models import Min, Q, QuerySet
 
 from jobexec import clock, signals
@@ -17,11 +18,14 @@ from ..notify.signals import announce
 from ..rows.move import move, move_all
 from ..rows.routing import free, table_for, wake_for
 from ..rows.suspension_cover import covered_rows, lock_suspensions
+from ..sql.errors import is_conflict
 from ..sql.locks import atomic, delete_rows, lock_rows
 from ..targets.for_each import CHANGED_MEANWHILE, for_each
 from ..targets.lookup import find_states
 
 _PAGE = 200
+#: Pages of one walk that are tried again.
+_CONFLICTS = 20
 
 
 def sweep_suspensions(using: str) -> int:
@@ -139,18 +143,25 @@ def _in_pages(rows: QuerySet[Any], act: Callable[[list[Any]], int]) -> tuple[int
 
     Pages by ascending id: rows that are just being acquired are skipped, and must not be met again and again.
     """
-    count, last, complete = 0, None, True
+    count, last, complete, conflicts = 0, None, True, 0
     while True:
-        with atomic(rows.db):
-            page = list(
-                (rows.filter(pk__gt=last) if last else rows).order_by("pk").values_list("pk", flat=True)[:_PAGE]
-            )
-            if not page:
-                return count, complete
-            locked = list(lock_rows(rows.filter(pk__in=page).order_by("pk"), skip_locked=True))
-            complete = complete and len(locked) == len(page)
-            count += act(locked)
-            last = page[-1]
+        try:
+            with atomic(rows.db):
+                page = list(
+                    (rows.filter(pk__gt=last) if last else rows).order_by("pk").values_list("pk", flat=True)[:_PAGE]
+                )
+                if not page:
+                    return count, complete
+                locked = list(lock_rows(rows.filter(pk__in=page).order_by("pk"), skip_locked=True))
+                moved = act(locked)
+        except OperationalError as error:
+            # InnoDB may end it for an acquisition that has skipped a row of the page: nothing of the page is done.
+            conflicts += 1
+            if connections[rows.db].in_atomic_block or not is_conflict(error) or conflicts > _CONFLICTS:
+                raise
+            continue
+        complete, last = complete and len(locked) == len(page), page[-1]
+        count += moved
 
 
 def end(suspension: Suspension) -> int:

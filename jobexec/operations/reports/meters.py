@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import F, QuerySet, Sum
+from django.db.models import QuerySet, Sum
 
 from jobexec import clock
 from jobexec.models import MeterLog
 
-from ..sql.time_buckets import Slot, whole_second
+from ..sql.time_buckets import sums_by_slot, whole_second
 from ..values.histogram import quantile
 from .meter_roll_up import RUNS_OF, roll_up
 
@@ -150,10 +150,10 @@ def series(using: str, names: Sequence[str], *, since: datetime, until: datetime
     if length > MOST_STEPS:
         raise ValueError(f"step: expected one that makes at most {MOST_STEPS} steps of this period, got {step!r}.")
     values = {name: [0] * length for name in names}
-    rows = _rows(using, names, since, until).annotate(slot=Slot(F("timestamp"), since, seconds))
-    for name, slot, value in rows.values_list("name", "slot").annotate(sum=Sum("value")).order_by():
-        values[name][int(slot)] += int(value)
-    return Series(since, timedelta(seconds=seconds), values)
+    step = timedelta(seconds=seconds)
+    for name, slot, value in sums_by_slot(_rows(using, names, since, until), "name", since=since, step=step):
+        values[name][slot] += value
+    return Series(since, step, values)
 
 
 def percentiles(

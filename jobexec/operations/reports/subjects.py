@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Any
 
-from django.db.models import Count, F, Q, Sum
+from django.db.models import Count, Q
 
 from jobexec import clock
 from jobexec.models import (
@@ -30,7 +30,7 @@ from jobexec.models import (
 )
 
 from ..rows.routing import free, held
-from ..sql.time_buckets import Slot, floor
+from ..sql.time_buckets import floor, sums_by_slot
 from ..values.histogram import KEYS
 from .counts import COUNT_LIMIT, CappedCount, estimated_rows
 from .meters import JOB_BACKLOG, JOB_BACKLOG_SAMPLES, JOB_FAILED, JOB_SUCCESSFUL, RUNS_OF, Counts
@@ -125,10 +125,9 @@ def runs_of(using: str, kind: str, value: str, now: datetime, period: timedelta)
     step = next(step for most, step in _STEPS if period <= most)
     since = floor(now - period, step)
     rows = MeterLog.objects.using(using).filter(name=meter_of(kind, value), timestamp__gte=since, timestamp__lt=now)
-    slots = rows.annotate(slot=Slot(F("timestamp"), since, int(step.total_seconds())))
     counts: list[Counter[str]] = [Counter() for _ in range(-(-(now - since) // step))]
-    for key, slot, count in slots.values_list("key", "slot").annotate(sum=Sum("value")).order_by():
-        counts[int(slot)][key] += int(count)
+    for key, slot, count in sums_by_slot(rows, "key", since=since, step=step):
+        counts[slot][key] += count
     failed = [each.pop(FAILED, 0) for each in counts]
     return Runs(since, step, [each.total() for each in counts], failed, times_of(since, step, counts))
 
@@ -205,11 +204,10 @@ def split_by(using: str, by: str, now: datetime, period: timedelta, names: Seque
         rows, column = rows.filter(name__in=(JOB_SUCCESSFUL, JOB_FAILED)), "key" if by == "handler" else "reporter"
     if by == "node":
         rows = rows.exclude(reporter="")
-    slots = rows.annotate(slot=Slot(F("timestamp"), since, int(step.total_seconds())))
     length = -(-(now - since) // step)
     found: dict[str, list[float]] = {}
-    for name, slot, count in slots.values_list(column, "slot").annotate(sum=Sum("value")).order_by():
-        found.setdefault(titles.get(name, name), [0] * length)[int(slot)] += int(count)
+    for name, slot, count in sums_by_slot(rows, column, since=since, step=step):
+        found.setdefault(titles.get(name, name), [0] * length)[slot] += count
     return Split(since, step, _most(found, length))
 
 
@@ -251,14 +249,13 @@ def backlog_over_time(
     rows = MeterLog.objects.using(using).filter(
         name__in=(JOB_BACKLOG, JOB_BACKLOG_SAMPLES), timestamp__gte=since, timestamp__lt=now
     )
-    slots = rows.annotate(slot=Slot(F("timestamp"), since, int(step.total_seconds())))
     length = -(-(now - since) // step)
     sums, samples = [0] * length, [0] * length
-    for name, key, slot, count in slots.values_list("name", "key", "slot").annotate(sum=Sum("value")).order_by():
+    for name, key, slot, count in sums_by_slot(rows, "name", "key", since=since, step=step):
         if name == JOB_BACKLOG_SAMPLES:
-            samples[int(slot)] += int(count)
+            samples[slot] += count
         elif category is None or key == category:
-            sums[int(slot)] += int(count)
+            sums[slot] += count
     values = [sums[at] / samples[at] if samples[at] else 0.0 for at in range(length)]
     return [
         (since + at * step, values[at - 1] if at and samples[at - 1] and not samples[at] else values[at])

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import F, Q, Sum
+from django.db.models import Q, Sum
 
 from jobexec.models import MeterLog
 
-from ..sql.time_buckets import Slot, floor
+from ..sql.time_buckets import floor, sums_by_slot
 from ..values.histogram import quantile
 from .meters import HISTOGRAMS, JOB_FAILED, JOB_RUN_TIME, JOB_SUCCESSFUL, JOB_WAIT_TIME, Series, series
 
@@ -111,10 +111,9 @@ def traffic_by_handler(using: str, now: datetime, period: timedelta, limit: int)
 
 def _times(using: str, since: datetime, until: datetime, step: timedelta) -> dict[str, Times]:
     rows = MeterLog.objects.using(using).filter(name__in=HISTOGRAMS, timestamp__gte=since, timestamp__lt=until)
-    slots = rows.annotate(slot=Slot(F("timestamp"), since, int(step.total_seconds())))
     found: dict[str, dict[int, Counter[str]]] = {name: defaultdict(Counter) for name in HISTOGRAMS}
-    for name, key, slot, count in slots.values_list("name", "key", "slot").annotate(sum=Sum("value")).order_by():
-        found[name][int(slot)][key] += int(count)
+    for name, key, slot, count in sums_by_slot(rows, "name", "key", since=since, step=step):
+        found[name][slot][key] += count
     length = -(-(until - since) // step)
     return {name: times_of(since, step, [by_slot[slot] for slot in range(length)]) for name, by_slot in found.items()}
 

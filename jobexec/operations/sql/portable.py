@@ -68,7 +68,7 @@ class Dialect:
 
     #: The database's own clock; None if it is this machine's.
     current_time: ClassVar[str | None] = "SELECT CURRENT_TIMESTAMP"
-    #: Counts equal parts of time, see :class:`~jobexec.operations.sql.time_buckets.Slot`; None if it cannot be said.
+    #: Counts equal parts of time, see :func:`~jobexec.operations.sql.time_buckets.sums_by_slot`; None if it cannot.
     time_slot: ClassVar[str | None] = None
     #: The collation in which texts are sorted as in Python; None if they are anyway.
     code_point_collation: ClassVar[str | None] = None

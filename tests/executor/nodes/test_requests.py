@@ -80,6 +80,7 @@ def test_a_restart_forgets_it(alias, node, make_executor):
     assert not node.paused
 
 
+@pytest.mark.databases("postgresql", "mariadb")  # SQLite takes one node
 def test_the_command(alias):
     assert jobs("nodes", alias=alias) == (0, "No executor is running.\n")
     make_node(alias, "a")

@@ -136,6 +136,7 @@ def test_ignored_duplicates_are_not_looked_up(alias, unique, django_assert_num_q
     assert (row.pk, row.is_duplicate, row._state.adding) == (first.pk, True, True)
 
 
+@pytest.mark.fast_form
 def test_what_a_duplicate_costs(alias, unique, django_assert_num_queries):
     handler = unique()
     with django_assert_num_queries(5 if alias == "mariadb" else 3, using=alias):
@@ -367,6 +368,7 @@ def test_many_in_all_states(alias, unique):
     assert DeadLetterJob.objects.using(alias).get().pk == rows[5].pk
 
 
+@pytest.mark.fast_form
 def test_few_statements_for_a_page_of_keys(alias, unique, django_assert_max_num_queries):
     handler = unique()
     with django_assert_max_num_queries(16, using=alias):

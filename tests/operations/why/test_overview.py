@@ -65,6 +65,7 @@ def test_counting_ends(alias, monkeypatch, estimate, shown):
     assert (str(found.dead_letters), str(found.suspended)) == (shown, "3")
 
 
+@pytest.mark.fast_form
 def test_only_servers_estimate_the_rows_of_a_table(alias):
     expected = type(None) if connections[alias].vendor == "sqlite" else int
     assert type(counts.estimated_rows(alias, DeadLetterJob)) is expected
