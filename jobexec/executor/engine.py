@@ -44,20 +44,21 @@ from .loops.meter_writing import MeterWriting
 from .loops.monitor import Monitor
 from .loops.promotion import Promotion
 from .loops.recovery import Recovery
-from .loops.settlement import Settlement
+from .loops.settlement import Settlement, SharedSettlement
 from .loops.solitary import Held, SolitaryAcquisition
 from .loops.suspensions import SuspensionSweep
 from .loops.tenants import Tenants
 from .loops.timers import TimerAcquisition
 from .nodes.node import Node
 from .pool.pool import Pool
+from .run.outcomes import Outcome
 from .run.running import RunningJobs
 
 
 class Engine(Service):
     """Acquisition, timers, suspensions, recovery, history and, on PostgreSQL, the listener of one database.
 
-    Its heartbeat, settlement, meters and monitor are started and stopped separately, because they outlive the pool.
+    Its heartbeat, settlements, meters and monitor are started and stopped separately, because they outlive the pool.
     """
 
     def __init__(
@@ -105,14 +106,20 @@ class Engine(Service):
         self.node.looked = self.looked
         self.meters = MeterWriting(self.node)
         self.settlement = Settlement(self.node, self.timers.wake, pool)
+        self.shared_settlement = SharedSettlement(self.node, self.timers.wake, pool)
+        self.settlements = [self.settlement, self.shared_settlement]
         self.alerts = DeadLetterAlerts(self.node) if settings.dead_letter_alerts else None
         #: None if every job is to be acquired, also those that handlers enqueue.
         self.follow_ups = self._home(stopping) if settings.follow_ups and held is None else None
         #: Without RESOURCES no job is blocked.
         self.promotion = Promotion(self.node, self._listening, self.follow_ups) if settings.resources else None
-        self.settlement.after_outcomes = self.promotion.ended if self.promotion else lambda outcomes: None
+        self._connect()
+
+    def _connect(self) -> None:
+        for settlement in self.settlements:
+            settlement.after_outcomes = self.promotion.ended if self.promotion else lambda outcomes: None
         for acquisition in self.acquisitions.values():
-            acquisition.may_acquire = self.settlement.has_room
+            acquisition.may_acquire = self._has_room
 
     def _home(self, stopping: Callable[[], bool]) -> FollowUps:
         return FollowUps(
@@ -122,6 +129,17 @@ class Engine(Service):
             self.settlement.submit,
             stopping=lambda: stopping() or self.node.paused,
         )
+
+    def submit(self, outcome: Outcome) -> None:
+        """Accept an outcome; returns at once."""
+        (self.settlement if outcome.shared is None else self.shared_settlement).submit(outcome)
+
+    def settle(self, outcome: Outcome) -> bool:
+        """Accept an outcome and wait until it is committed; returns whether it counted."""
+        return (self.settlement if outcome.shared is None else self.shared_settlement).settle(outcome)
+
+    def _has_room(self, on_room: Callable[[], object]) -> bool:
+        return all(settlement.has_room(on_room) for settlement in self.settlements)
 
     def _listening(self) -> bool:
         return self._source is not None and self._source.listening
@@ -157,7 +175,8 @@ class Engine(Service):
     def _in_hand(self) -> list[AcquiredJob]:
         # In the order in which jobs move on: each is in the next place before it leaves the one before.
         followers = self.follow_ups.jobs() if self.follow_ups is not None else []
-        return followers + self._pool.jobs_in_hand() + self.settlement.jobs_in_hand() + self.apart(self.using)
+        settled = [job for settlement in self.settlements for job in settlement.jobs_in_hand()]
+        return followers + self._pool.jobs_in_hand() + settled + self.apart(self.using)
 
     def wake(self) -> None:
         """Look at all tables: there may be something to do now."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -16,6 +17,7 @@ from jobexec.operations.enqueue.follow_ups import Hold, ask_before_inserts
 from jobexec.operations.settle.release import release_jobs
 from jobexec.operations.sql.locks import is_single_writer
 from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.operations.values.followers import MOST, Followers, Streak
 
 from ..runtime.threads import Deadline, Service, call_in_thread
 from .async_worker.worker import AsyncWorker
@@ -47,6 +49,9 @@ class JobExecutor(Service):
     like this one, for jobs that were lost twice; without it they run here, with nothing beside them. With ``held`` the
     executor takes over that one job and does nothing else.
     """
+
+    #: A run may end with others, see :class:`~jobexec.handlers.base.SharedEnd`.
+    shares_ends = True
 
     def __init__(
         self,
@@ -89,6 +94,8 @@ class JobExecutor(Service):
             )
             for alias, engine in engines.items()
         }
+        for each in self.engines.values():
+            each.shared_settlement.at_home = self._at_home
         self.solitude = SolitaryProcesses(command) if command else None
         if self.solitude is not None:
             for alias, engine in self.engines.items():
@@ -108,7 +115,10 @@ class JobExecutor(Service):
     def _services(self) -> list[Service]:
         """In starting order; :meth:`stop` goes backwards: acquisition first, the lease last."""
         engines = self.engines.values()
-        heartbeats, settlements = [each.heartbeat for each in engines], [each.settlement for each in engines]
+        heartbeats, settlements = (
+            [each.heartbeat for each in engines],
+            [one for each in engines for one in each.settlements],
+        )
         meters, monitors = [each.meters for each in engines], [each.monitor for each in engines]
         first = [*heartbeats, *meters, *settlements, *monitors]
         apart = [self.solitude] if self.solitude else []
@@ -153,7 +163,7 @@ class JobExecutor(Service):
         self.timeouts.stop(_LOOP_STOP)
         for engine in engines:
             engine.monitor.stop(_LOOP_STOP)
-        settled = [engine.settlement.stop(_SETTLE_STOP) for engine in engines]
+        settled = [settlement.stop(_SETTLE_STOP) for engine in engines for settlement in engine.settlements]
         for engine in engines:
             engine.meters.stop(_LOOP_STOP)
         if drained and all(settled):
@@ -174,7 +184,11 @@ class JobExecutor(Service):
     def idle(self) -> bool:
         """Nothing is queued, running or waiting to be settled here."""
         apart = self.solitude is None or self.solitude.empty
-        return apart and self.pool.empty and all(engine.settlement.empty for engine in self.engines.values())
+        return (
+            apart
+            and self.pool.empty
+            and all(settlement.empty for engine in self.engines.values() for settlement in engine.settlements)
+        )
 
     @property
     def to_drain(self) -> bool:
@@ -226,7 +240,8 @@ class JobExecutor(Service):
     def _flush(self) -> None:
         """Write the waiting outcomes now: nothing runs or is queued, so no others will join them."""
         for engine in self.engines.values():
-            engine.settlement.flush()
+            for settlement in engine.settlements:
+                settlement.flush()
 
     def _restart(self, reason: str) -> None:
         self.restart_reason = reason
@@ -271,7 +286,7 @@ class JobExecutor(Service):
         return True if node.good else None
 
     def submit(self, outcome: Outcome) -> None:
-        self.engines[outcome.work.using].settlement.submit(outcome)
+        self.engines[outcome.work.using].submit(outcome)
 
     def has_settled_itself(self, outcome: Outcome) -> None:
         """Count an atomic job, which is already settled and committed."""
@@ -287,7 +302,22 @@ class JobExecutor(Service):
         self.submit(outcome)
 
     def settle(self, outcome: Outcome) -> bool:
-        return self.engines[outcome.work.using].settlement.settle(outcome)
+        return self.engines[outcome.work.using].settle(outcome)
+
+    @contextmanager
+    def _at_home(self, outcomes: Sequence[Outcome]) -> Iterator[None]:
+        """Let the jobs that a shared end creates stay here, as those of a handler do."""
+        works = [outcome.work for outcome in outcomes]
+        work = min(works, key=lambda each: each.followers.streak.left if each.followers else MOST)
+        streak = work.followers.streak if work.followers else Streak()
+        stand_in = replace(work, exclusive=False, followers=Followers(streak), ended=False)
+        context = JobContext(stand_in, self)
+        token = context.enter()
+        try:
+            yield
+        finally:
+            context.leave(token)
+            self.follow(stand_in, [])
 
     def follow(self, work: AcquiredJob, batch: Batch) -> Batch:
         """The follow-ups of a run that has ended, which now belong to its batch."""

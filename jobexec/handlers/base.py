@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from jobexec.exceptions import JobExecError
 from jobexec.retry import RetryPlan
@@ -12,6 +13,9 @@ from jobexec.retry import RetryPlan
 from .context import JobContext
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
+    from jobexec.operations.values.acquired_job import AcquiredJob
     from jobexec.operations.values.failure import Failure
 
 
@@ -21,6 +25,23 @@ class NotBegun(JobExecError):
     For handlers that look something up first: the job is released and loses no retry. No code of the project that must
     not run again may have run.
     """
+
+
+#: Called with the database and what ended: each job, and the ``value`` of its :class:`SharedEnd`. Its transaction then
+#: deletes these jobs. Returns the ids of those that have to wait, because others hold rows that they need.
+WriteEnds: TypeAlias = "Callable[[str, Sequence[tuple[AcquiredJob, Any]]], Collection[UUID]]"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedEnd:
+    """What a handler may set as :attr:`.JobContext.shared_end`: what remains to be written, with that of other runs.
+
+    ``write`` must wait for no lock, and call no code of the project: meanwhile nothing else that ends so is written. If
+    it raises, it is called again for each run alone, and what it then raises is the failure of that run.
+    """
+
+    write: WriteEnds
+    value: Any
 
 
 class JobHandler(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jobexec.operations.values.acquired_job import AcquiredJob
     from jobexec.operations.values.messages import ReceivedMessage
 
+    from .base import SharedEnd
     from .batch import JobBatch
 
 _current: ContextVar[JobContext] = ContextVar("jobexec_current_job")
@@ -65,14 +66,21 @@ class JobContext:
         self.soft_timeout = False
         self.timed_out = False
         self.saw_cancellation = False
+        #: What is to be written with the end of this run, see :attr:`shares_end`.
+        self.shared_end: SharedEnd | None = None
         self._progress: tuple[int, int | None] | None = None
         self._interrupt: Callable[[], object] | None = None
         #: The call of the handler, for the middleware around it.
         self.call: Callable[[], Any]
 
-    def enter(self) -> None:
+    def enter(self) -> Token[JobContext]:
         """Make this job the current job of this context (``contextvars``)."""
-        _current.set(self)
+        return _current.set(self)
+
+    @staticmethod
+    def leave(token: Token[JobContext]) -> None:
+        """Undo :meth:`enter`, which returned ``token``."""
+        _current.reset(token)
 
     @property
     def id(self) -> UUID:
@@ -132,6 +140,14 @@ class JobContext:
         from .batch import batch_of_job  # it needs the functions, which need the context
 
         return batch_of_job(self.work)
+
+    @property
+    def shares_end(self) -> bool:
+        """Whether the handler may set :attr:`shared_end`.
+
+        Not for an atomic job, not where jobs run one by one, and not if jobs that are created by it belong to a trace.
+        """
+        return not self.work.atomic and self.work.traceparent is None and getattr(self.host, "shares_ends", False)
 
     @property
     def shutting_down(self) -> bool:

@@ -6,8 +6,10 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 
+from jobexec.operations.sql.errors import is_conflict
+from jobexec.operations.sql.session import is_of_connection
 from jobexec.operations.values.acquired_job import AcquiredJob
 from jobexec.operations.values.log_fields import log_fields
 
@@ -15,7 +17,8 @@ from ...runtime.connections import refresh_connections, rest_connections_outside
 from ...runtime.threads import Deadline, Service, is_alive, spawn
 from ..nodes.node import Node
 from ..pool.pool import Pool
-from ..run.outcomes import Outcome, unreachable, write, write_alone
+from ..run.execution import fail_after_run
+from ..run.outcomes import Outcome, unreachable, write, write_alone, write_shared
 
 logger = logging.getLogger("jobexec.settlement")
 
@@ -27,6 +30,8 @@ _MOST_WAITING = 4 * _GROUP
 _SOON = 0.002
 _IDLE_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+#: Seconds before another try of what only waits for others.
+_FIRST_WAIT, _LONGEST_WAIT = 0.002, 0.1
 
 
 class Settlement(Service):
@@ -157,7 +162,7 @@ class Settlement(Service):
                 error = unforeseen
             refresh_connections()
             with self._changed:
-                self._buffer.extendleft(reversed(left))
+                self._put_back(left)
                 self._committing = []
                 told = self._wanting_room if len(self._buffer) <= _MOST_WAITING // 2 else []
                 self._wanting_room = [] if told else self._wanting_room
@@ -166,12 +171,20 @@ class Settlement(Service):
             failures = failures + 1 if error else 0
             if error:
                 self._pause(error, failures, give_up)
+            else:
+                self._rest(len(left) == len(group), give_up)
 
     def _pause(self, error: BaseException, failures: int, give_up: threading.Event) -> None:
         level = logging.WARNING if failures == 1 else logging.DEBUG
         with suppress(Exception):  # a project's logging filter that fails must not cost the thread
             logger.log(level, "Outcomes wait for the database %s: %s", self._node.using, error)
         give_up.wait(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10)))
+
+    def _put_back(self, left: Sequence[Outcome]) -> None:
+        self._buffer.extendleft(reversed(left))
+
+    def _rest(self, nothing_written: bool, give_up: threading.Event) -> None:
+        """Called after each group without an error."""
 
     def _take(self) -> list[Outcome]:
         with self._changed:
@@ -214,7 +227,7 @@ class Settlement(Service):
         using = self._node.using
         try:
             with self._node.writing:
-                write(using, group)
+                waiting = self._write(using, group)
         except Exception as error:
             for outcome in group:
                 outcome.in_doubt = True
@@ -222,8 +235,18 @@ class Settlement(Service):
                 return list(group), error
             logger.warning("A group of outcomes could not be written on %s (%s); writing them one by one", using, error)
             return self._one_by_one(using, group)
-        self._tell(group)
-        return [], None
+        self._tell([each for each in group if each not in waiting] if waiting else group)
+        return waiting, None
+
+    def _write(self, using: str, group: Sequence[Outcome]) -> list[Outcome]:
+        """Write a group; returns those that have to wait for others."""
+        write(using, group)
+        return []
+
+    def _write_alone(self, using: str, outcome: Outcome) -> bool:
+        """Write one outcome; returns whether it is written, and need not wait for others."""
+        write_alone(using, outcome)
+        return True
 
     def _one_by_one(self, using: str, group: Sequence[Outcome]) -> tuple[list[Outcome], Exception | None]:
         """An outcome that the database refuses for its content, or for a lock on one row, must not hold up others.
@@ -237,13 +260,16 @@ class Settlement(Service):
                 left = [*left, outcome]
                 continue
             try:
-                write_alone(using, outcome)
+                written = self._write_alone(using, outcome)
             except Exception as error:
                 left, reason = [*left, outcome], error
                 if unreachable(using, error):
                     return [*left, *group[index + 1 :]], reason
             else:
-                self._tell([outcome])
+                if written:
+                    self._tell([outcome])
+                else:
+                    left = [*left, outcome]
         return left, reason
 
     def _tell(self, outcomes: Sequence[Outcome]) -> None:
@@ -270,6 +296,61 @@ class Settlement(Service):
                     for sibling in outcome.siblings:
                         self.submit(Outcome(sibling))
                     self._pool.resume([outcome.siblings], go_on=False)
+
+
+class SharedSettlement(Settlement):
+    """Writes the outcomes with a :class:`~jobexec.handlers.base.SharedEnd`.
+
+    What has to wait for a row that others hold is tried again, and again, and holds up nothing else meanwhile.
+    """
+
+    #: Opens what the jobs that are created meanwhile need to stay with this node.
+    at_home: Callable[[Sequence[Outcome]], AbstractContextManager[object]] = staticmethod(lambda group: nullcontext())
+    _rounds = 0
+    _started = False
+
+    def start(self) -> None:
+        """Its thread starts with the first outcome."""
+        self._started = True
+
+    def stop(self, timeout: float) -> bool:
+        with self._changed:
+            self._started = False
+        return super().stop(timeout)
+
+    def submit(self, outcome: Outcome) -> None:
+        super().submit(outcome)
+        if self._thread is None:
+            with self._changed:
+                if self._started:
+                    super().start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread is None or super().alive
+
+    def _put_back(self, left: Sequence[Outcome]) -> None:
+        self._buffer.extend(left)
+
+    def _rest(self, nothing_written: bool, give_up: threading.Event) -> None:
+        self._rounds = self._rounds + 1 if nothing_written else 0
+        if nothing_written:
+            give_up.wait(min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._rounds - 1, 10)))
+
+    def _write(self, using: str, group: Sequence[Outcome]) -> list[Outcome]:
+        with self.at_home(group):
+            return write_shared(using, group)
+
+    def _write_alone(self, using: str, outcome: Outcome) -> bool:
+        try:
+            return not self._write(using, [outcome])
+        except Exception as error:
+            if is_of_connection(error):
+                raise
+            if is_conflict(error):
+                return False
+            fail_after_run(outcome, error)
+        return super()._write_alone(using, outcome)
 
 
 def _copy(outcomes: deque[Outcome]) -> list[Outcome]:

@@ -103,7 +103,7 @@ def _engine_stands_still(engine: Engine) -> Iterator[str]:
     # These are only checked for having ended: some rounds use no database, some wait for the project's code.
     others: list[Loop] = [engine.suspensions, engine.history, engine.cleanup, engine.meters]
     yield from (f"the thread {loop.name} has ended" for loop in [*loops, *others] if not loop.alive)
-    if not engine.settlement.alive:
+    if not all(settlement.alive for settlement in engine.settlements):
         yield f"the settlement of {engine.using} has ended"
     # A round may take as long as its database is away. If other loops got their answers, it is not the database.
     answered = max(loop.succeeded_at for loop in loops)

@@ -317,6 +317,8 @@ def accept(context: JobContext, outcome: Outcome, result: Any) -> None:
     """Take what the handler returned. Raises JobTimeout or JobCancelled if the run does not count nevertheless."""
     if context.timed_out or context.saw_cancellation:
         raise JobTimeout() if context.timed_out else JobCancelled()
+    if context.shared_end is not None:
+        outcome.shared = context.shared_end
     outcome.take(result)
 
 
@@ -361,6 +363,15 @@ def _failure_of(error: BaseException, using: str, handler: _Planned | None, plan
         return Failure(message, stack, kind="error" if error.count else "snoozed", retry_at=when, error=error)
     kind = "conflict" if is_conflict(error) else "error"
     return Failure(message, stack, kind=kind, plan=plan, error=error)
+
+
+def fail_after_run(outcome: Outcome, error: Exception) -> None:
+    """Turn a success into a failure: what was to be written with its end raises an error."""
+    handler = get_handler(outcome.work.handler_type)
+    outcome.shared, outcome.failure = None, redacted(failure_of(error, outcome.work.using, handler), handler, outcome)
+    if outcome.run is not None:
+        with suppress(Exception):
+            _log(outcome, outcome.run)
 
 
 def _clean_up() -> list[str]:

@@ -13,7 +13,7 @@ from django.db import connections
 from jobexec import clock, signals
 from jobexec.encryption import stored_result
 from jobexec.exceptions import DoNotRetry
-from jobexec.handlers.base import JobHandler, ResultHandler
+from jobexec.handlers.base import JobHandler, ResultHandler, SharedEnd, WriteEnds
 from jobexec.models import AbstractJob, DeadLetterJob, Job
 from jobexec.operations.notify.signals import failure_signal
 from jobexec.operations.rows.bury_unreadable import bury
@@ -21,6 +21,7 @@ from jobexec.operations.settle.complete import complete_or_lose, complete_with_r
 from jobexec.operations.settle.fail import fail_jobs
 from jobexec.operations.settle.release import release_jobs
 from jobexec.operations.sql.errors import storable
+from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.session import is_of_connection
 from jobexec.operations.values.acquired_job import AcquiredJob
 from jobexec.operations.values.failure import Failure
@@ -62,6 +63,8 @@ class Outcome:
     arguments: str | None = None
     #: Whether its arguments were decrypted for this run: no text of a failure is recorded, and its result is encrypted.
     encrypted: bool = False
+    #: What is to be written with its end, together with others.
+    shared: SharedEnd | None = None
 
     def __init__(self, work: AcquiredJob, run: Run | None = None, failure: Failure | None = None) -> None:
         self.work = work
@@ -126,6 +129,25 @@ def write(using: str, outcomes: Sequence[Outcome]) -> None:
     unbegun = [outcome.work for outcome in outcomes if outcome.run is None]
     if unbegun:
         release_jobs(using, unbegun)
+
+
+def write_shared(using: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Write successes with a shared end, and delete their jobs in the same transaction.
+
+    Returns those that have to wait for others. As :func:`write`, it may be called again after an error.
+    """
+    ends: dict[WriteEnds, list[tuple[AcquiredJob, Any]]] = {}
+    for each in outcomes:
+        if each.shared is not None and not each.counted:
+            ends.setdefault(each.shared.write, []).append((each.work, each.shared.value))
+    with atomic(using):
+        waiting = {id for write_ends, group in ends.items() for id in write_ends(using, group)}
+        done = [each for each in outcomes if not each.counted and each.work.id not in waiting]
+        keep = {each.work.serial_key for each in done if each.siblings is not None}
+        runs = [(each.work, each.run) for each in done if each.run is not None]
+        lost = complete_or_lose(using, runs, keep) if runs else set()
+    _count(using, done, lost)
+    return [each for each in outcomes if each.work.id in waiting]
 
 
 def _complete(using: str, outcomes: Sequence[Outcome]) -> None:

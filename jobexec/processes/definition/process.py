@@ -9,7 +9,7 @@ from typing import Any
 
 from .flow import Flow
 from .node import Kind, Node
-from .parts import Listener, Trigger
+from .parts import Listener, Mode, Trigger
 from .values import Value
 
 
@@ -184,6 +184,11 @@ class Process:
     def has_user_tasks(self) -> bool:
         return any(node.kind is Kind.USER_TASK for node in self.nodes)
 
+    @cached_property
+    def works_in_jobs(self) -> bool:
+        """Whether no step calls code of the project, except one that begins with the job of the task that calls it."""
+        return not self.listeners and all(_works_in_jobs(node) for node in self.nodes)
+
     def link_target(self, scope: str | None, name: Value) -> Node | None:
         """The catching link event of this name in a scope."""
         for node in self.children(scope):
@@ -191,6 +196,14 @@ class Process:
             if catches and node.event and node.event.name == name:
                 return node
         return None
+
+
+def _works_in_jobs(node: Node) -> bool:
+    if node.listeners or node.kind is Kind.CALL_ACTIVITY:  # what is called may be any process
+        return False
+    if node.work is None or node.work.handler is None or node.work.mode is not Mode.STEP:
+        return True
+    return node.loop.jobs.before if node.loop else node.jobs.before
 
 
 def _grouped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, tuple[Any, ...]]:

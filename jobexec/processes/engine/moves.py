@@ -59,6 +59,10 @@ class Moves:
         for token in reversed(list(tokens)):
             self.push(what, token)
 
+    def start_counting(self) -> None:
+        """Another event begins, which may take as many flows as the one before."""
+        self._flows_taken = 0
+
     def count_flow(self, flow: Flow) -> None:
         self._flows_taken += 1
         if self._flows_taken > MAX_MOVES:

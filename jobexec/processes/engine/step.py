@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
@@ -35,22 +35,33 @@ def step(rows: Tokens, event: Input, environment: Environment) -> Changes:
 
     Raises StepError, and whatever an expression, a handler or a listener raises; the rows are then of no use any more.
     """
-    moves = Moves(rows, environment)
-    begin: Callable[[Moves, Any], bool] = _BEGIN[type(event)]
-    if not begin(moves, event):
+    return step_with_all(rows, [event], environment)
+
+
+def step_with_all(rows: Tokens, events: Iterable[Input], environment: Environment) -> Changes:
+    """As :func:`step`, for events that come one after the other; it is accepted if one of them is.
+
+    Inclusive joins are asked once, after the last event.
+    """
+    moves, accepted = Moves(rows, environment), False
+    for event in events:
+        begin: Callable[[Moves, Any], bool] = _BEGIN[type(event)]
+        if begin(moves, event):
+            accepted = True
+            moves.start_counting()
+            _run(moves)
+    if not accepted:
         return Changes(accepted=False)
-    _run(moves)
+    while joins.settle(moves):
+        _run(moves)
     return rows.collect()
 
 
 def _run(moves: Moves) -> None:
-    while True:
-        while moves.agenda:
-            what, place, argument = moves.agenda.pop()
-            if not isinstance(place, Token) or place.alive:
-                _do(moves, what, place, argument)
-        if not joins.settle(moves):
-            return
+    while moves.agenda:
+        what, place, argument = moves.agenda.pop()
+        if not isinstance(place, Token) or place.alive:
+            _do(moves, what, place, argument)
 
 
 def _do(moves: Moves, what: Do, place: Place, argument: Any) -> None:

@@ -101,7 +101,8 @@ def _job_options(function: JobFunction[Any, Any], options: Mapping[str, Any]) ->
             )
             raise InvalidProcess([Problem(named(function.name), message)])
     return JobOptions(
-        exclusive=bool(given.get("exclusive", usual.get("exclusive", True))),
+        # Branches of a flow are there to run side by side, and their steps cannot conflict.
+        exclusive=bool(given.get("exclusive", usual.get("exclusive", False))),
         retry_plan=str(function.retry_plan) if "retries" in given else None,
         priority=given.get("priority"),
         category=given.get("category"),

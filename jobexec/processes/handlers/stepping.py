@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
 
 from jobexec import clock
+from jobexec.exceptions import InvalidJob
 from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.server_time import keep_time
+from jobexec.operations.values.acquired_job import AcquiredJob
 
 from ..engine import inputs
-from ..engine.step import step
+from ..engine.step import step, step_with_all
 from ..engine.tokens import Changes, Tokens
 from ..models import ProcessInstance
 from ..store import load
 from ..store.flush import Flush
 from ..store.incidents import IncidentWriter
-from ..store.jobs import JobWriter
+from ..store.jobs import JobWriter, create
+from ..store.statement import Statement
 from .environment import StepEnvironment
 from .rehearsal import Done, Replay, rehearse
-from .results import check_step
+from .results import check_step, not_kept
 from .signals import send_beyond
 
 #: What happens, made from the loaded rows; None if nothing is to happen.
@@ -95,8 +98,40 @@ def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str
             put(place, name, value)
         changes = tokens.collect()
         check_step(tokens, changes)
-        Flush(using, origin, tokens, changes, clock.now(using)).write()
+        statement = Statement(using)
+        Flush(using, origin, tokens, changes, clock.now(using), statement).gather()
+        statement.send()
     return True
+
+
+def proceed_together(using: str, ends: Sequence[tuple[AcquiredJob, tuple[UUID, inputs.Input]]]) -> set[UUID]:
+    """Steps of many hierarchies in the caller's transaction (:class:`~jobexec.handlers.base.SharedEnd`).
+
+    Each end of a job has the topmost instance and what happens to it. Nothing is waited for: returns the ids of the
+    jobs whose hierarchy another step has locked. Raises DoNotRetry for results that cannot be kept.
+    """
+    keep_time(using)
+    origins, busy = load.locked_now(using, (root for _, (root, _) in ends))
+    events: dict[UUID, list[inputs.Input]] = {root: [] for root in origins}
+    for _, (root, event) in ends:
+        if root in events:
+            events[root].append(event)
+    steps = []
+    for root, tokens in load.load_all(using, origins).items():
+        changes = step_with_all(tokens, events[root], StepEnvironment(using, origins[root].tenant_id))
+        if changes.accepted:
+            steps.append(_Step(origins[root], tokens, changes))
+    try:
+        _write(using, steps)
+    except InvalidJob as error:
+        raise not_kept(error) from error
+    return {work.id for work, (root, _) in ends if root in busy}
+
+
+class _Step(NamedTuple):
+    origin: ProcessInstance
+    tokens: Tokens
+    changes: Changes
 
 
 def _take(
@@ -107,10 +142,20 @@ def _take(
     changes = step(tokens, event, environment)
     if not changes.accepted:
         return None
-    check_step(tokens, changes)
-    now = clock.now(using)
-    Flush(using, origin, tokens, changes, now).write()
-    JobWriter(using, origin, tokens, now).write(changes)
-    IncidentWriter(using, origin, tokens).write(changes)
-    send_beyond(using, origin.tenant_id, origin.root_id, changes.signals)
+    _write(using, [_Step(origin, tokens, changes)])
     return changes
+
+
+def _write(using: str, steps: Sequence[_Step]) -> None:
+    now, statement = clock.now(using), Statement(using)
+    for origin, tokens, changes in steps:
+        check_step(tokens, changes)
+        Flush(using, origin, tokens, changes, now, statement).gather()
+    statement.send()
+    create(
+        using,
+        [job for each in steps for job in JobWriter(using, each.origin, each.tokens, now).prepare(each.changes)],
+    )
+    for origin, tokens, changes in steps:
+        IncidentWriter(using, origin, tokens).write(changes)
+        send_beyond(using, origin.tenant_id, origin.root_id, changes.signals)

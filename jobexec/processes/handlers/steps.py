@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobexec.exceptions import DoNotRetry, InvalidJob, RetryAt, RetryIn, UnreadableJob
-from jobexec.handlers.base import JobHandler, NotBegun
+from jobexec.handlers.base import JobHandler, NotBegun, SharedEnd
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.function import JobFunction
 from jobexec.handlers.registry import add_resolver, registered
@@ -23,14 +23,13 @@ from ..engine.environment import HandlerCall
 from ..engine.exceptions import BpmnError
 from ..engine.inputs import ErrorThrown, JobDone, JobFailed
 from ..engine.rows import Token
-from ..models import Execution, ProcessInstance
 from ..store import definitions, load
 from ..store.items import keep_item
 from ..store.jobs import ITEM, STEP
 from . import results
 from .environment import run_service
 from .registry import service
-from .stepping import proceed
+from .stepping import proceed, proceed_together
 
 
 class StepFunction:
@@ -80,15 +79,26 @@ class StepFunction:
             raise
         outcome = result if isinstance(result, _Outcome) else _Outcome(result, {})
         done = JobDone(token.id, context.id, results.checked(outcome.result), outcome.changed)
-        try:
-            proceed(context.using, token.root, done)
-        except InvalidJob as error:
-            raise results.not_kept(error) from error
-        except Exception as error:
-            if is_of_connection(error):  # the function has not failed: it runs again, and spends no retry
-                raise RetryIn(_PAUSE, "The database was away when its result was taken.", count=False) from error
-            raise
+        if context.shares_end and token.definition and _works_in_jobs(context.using, token.definition):
+            context.shared_end = SharedEnd(proceed_together, (token.root, done))
+        else:
+            _take_result(context.using, token.root, done)
         return None
+
+
+def _take_result(using: str, root: UUID, done: JobDone) -> None:
+    try:
+        proceed(using, root, done)
+    except InvalidJob as error:
+        raise results.not_kept(error) from error
+    except Exception as error:
+        if is_of_connection(error):  # the function has not failed: it runs again, and spends no retry
+            raise RetryIn(_PAUSE, "The database was away when its result was taken.", count=False) from error
+        raise
+
+
+def _works_in_jobs(using: str, definition: str) -> bool:
+    return definitions.process(using, definition).works_in_jobs
 
 
 class _Outcome(NamedTuple):
@@ -102,6 +112,8 @@ class _Waiting(NamedTuple):
     root: UUID
     id: UUID
     activity: UUID
+    definition: str
+    """That of the topmost instance; '' if the token is in one that was called."""
 
 
 class ItemFunction(StepFunction):
@@ -140,11 +152,11 @@ def _looked_up(context: JobContext, job: UUID | None = None) -> _Waiting | None:
 
 def _waiting(context: JobContext, job: UUID | None = None) -> _Waiting | None:
     """The token that waits for this job, or for that batch; None if it has gone on, or was cancelled."""
-    using, instance = context.using, context.work.process_instance_id
-    root = ProcessInstance.objects.using(using).filter(pk=instance).values("root_id")
-    found = Execution.objects.using(using).filter(root_id__in=root, job_id=job or context.id)
-    row: Any = found.values_list("root_id", "pk", "activity_id").first()
-    return _Waiting(*row) if row else None
+    row = load.waiting(context.using, context.id, job or context.id)
+    if row is None:
+        return None
+    root, id, activity, instance, definition = row
+    return _Waiting(root, id, activity, definition if instance == root else "")
 
 
 def is_last(context: JobContext, error: Exception) -> bool:

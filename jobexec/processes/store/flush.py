@@ -38,13 +38,24 @@ ENDED = "jobexec.processes.ended:"
 
 
 class Flush:
-    """The rows of one step, in the transaction that has locked its hierarchy. ``origin`` is its topmost instance."""
+    """The rows of one step, in the transaction that has locked its hierarchy. ``origin`` is its topmost instance.
 
-    def __init__(self, using: str, origin: ProcessInstance, tokens: Tokens, changes: Changes, now: datetime) -> None:
+    ``statement`` is sent by the caller, who may gather several hierarchies in it.
+    """
+
+    def __init__(
+        self,
+        using: str,
+        origin: ProcessInstance,
+        tokens: Tokens,
+        changes: Changes,
+        now: datetime,
+        statement: Statement,
+    ) -> None:
         self.using, self.origin, self.tokens, self.changes, self.now = using, origin, tokens, changes, now
-        self.statement = Statement(using)
+        self.statement = statement
 
-    def write(self) -> None:
+    def gather(self) -> None:
         """Deletions first: a name of a variable may come again in another scope, never in the same."""
         self._delete()
         self._write_instances()
@@ -52,7 +63,6 @@ class Flush:
         self._write_variables()
         self._write_waiting()
         self._write_history()
-        self.statement.send()
 
     def _delete(self) -> None:
         changes, using = self.changes, self.using

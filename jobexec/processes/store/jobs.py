@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -61,26 +61,31 @@ def step_columns(name: str) -> dict[str, Any]:
     return {"handler_type": f"{STEP}{name}"} | to_columns(given)
 
 
+def create(using: str, jobs: Sequence[dict[str, Any]]) -> None:
+    """Create jobs. A single one may stay with the node that takes the step."""
+    if len(jobs) == 1:
+        create_job(using, **jobs[0])
+    elif jobs:
+        create_jobs(using, jobs)
+
+
 class JobWriter:
     """Makes and takes away the jobs of one step, in its transaction."""
 
     def __init__(self, using: str, origin: ProcessInstance, tokens: Tokens, now: datetime) -> None:
         self.using, self.origin, self.tokens, self.now = using, origin, tokens, now
 
-    def write(self, changes: Changes) -> None:
+    def prepare(self, changes: Changes) -> list[dict[str, Any]]:
+        """Remove and create jobs, except those whose columns it returns, for :func:`create`."""
         self._discard(changes)
-        ours = [job for job in changes.new_jobs if job.kind not in (JobKind.EXTERNAL, JobKind.BATCH)]
-        if len(ours) == 1:  # a single one may stay with the node that runs this step
-            create_job(self.using, **self._columns(ours[0]))
-        elif ours:
-            create_jobs(self.using, [self._columns(job) for job in ours])
         for job in changes.new_jobs:
             if job.kind is JobKind.EXTERNAL:
                 self._create_external(job)
             elif job.kind is JobKind.BATCH:
                 self._create_batch(job)
-        if waiting := [self._receiver(row) for row in changes.new_subscriptions if row.key is not None]:
-            create_jobs(self.using, [each for each in waiting if each])
+        ours = [job for job in changes.new_jobs if job.kind not in (JobKind.EXTERNAL, JobKind.BATCH)]
+        receivers = [each for row in changes.new_subscriptions if (each := self._receiver(row)) is not None]
+        return [*map(self._columns, ours), *receivers]
 
     def _receiver(self, row: rows.Subscription) -> dict[str, Any] | None:
         """A job that waits for the message of a subscription with a key, for ``publish_message``."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any
 from uuid import UUID
 
 from django.db import OperationalError, connections
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from jobexec.conf import get_settings
 from jobexec.handlers.context import current_job
+from jobexec.models import Job
 from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.operations.sql.locks import has_skip_locked, lock_rows, reads_snapshots, waiting_at_most
@@ -24,15 +25,6 @@ from ..exceptions import InstanceBusy
 from ..models import EventSubscription, Execution, ProcessInstance, Variable
 from ..models.instance import RUNNING
 from . import definitions
-
-
-def lock(using: str, roots: Iterable[UUID]) -> list[UUID]:
-    """Lock the topmost instances of call hierarchies, in the order of their ids; returns those that still run.
-
-    To be called in the transaction of a step, before any other statement that locks.
-    """
-    found = lock_rows(ProcessInstance.objects.using(using).filter(pk__in=list(roots)).order_by("pk"))
-    return [pk for pk, state in found.values_list("pk", "state") if state in RUNNING]
 
 
 def locked(using: str, root: UUID) -> ProcessInstance | None:
@@ -48,6 +40,21 @@ def locked(using: str, root: UUID) -> ProcessInstance | None:
         # end it; MariaDB lets it read by locks what there is (_now).
         rows.update(root_id=root)
     return found if found is not None and found.state in RUNNING else None
+
+
+def locked_now(using: str, roots: Iterable[UUID]) -> tuple[dict[UUID, ProcessInstance], set[UUID]]:
+    """Lock the hierarchies among these that run and that nobody else has locked, in the order of their ids.
+
+    Returns the rows of their topmost instances, and which of the others run.
+    """
+    ids = set(roots)
+    wanted = ProcessInstance.objects.using(using).filter(pk__in=ids).order_by("pk")
+    skips = has_skip_locked(using)
+    found = {row.pk: row for row in lock_rows(wanted, skip_locked=skips)}
+    if reads_snapshots(using):
+        wanted.filter(pk__in=found).update(root_id=F("pk"))  # see locked()
+    others = wanted.filter(state__in=RUNNING).exclude(pk__in=found) if skips and len(found) < len(ids) else ()
+    return {root: row for root, row in found.items() if row.state in RUNNING}, {row.pk for row in others}
 
 
 def _locked_in_time(using: str, root: UUID, rows: QuerySet[ProcessInstance]) -> ProcessInstance | None:
@@ -75,25 +82,63 @@ def root_of(using: str, instance: UUID) -> UUID | None:
     return found.values_list("root_id", flat=True).first()
 
 
+def waiting(using: str, id: UUID, waits_for: UUID) -> tuple[Any, ...] | None:
+    """The token to which a job belongs, if it waits for it, or for the batch ``waits_for`` of which that is a part.
+
+    Its topmost instance, its own id, that of its activity, its instance and its definition. Nothing is locked. Found by
+    primary keys only: a fork of n branches asks n times.
+    """
+    if _at_once(using):
+        with connections[using].cursor() as cursor:
+            cursor.execute(_WAITING, [id, waits_for])
+            return cursor.fetchone()  # type: ignore[no-any-return]
+    owner = Job.objects.using(using).filter(pk=id).exclude(execution_id="").values_list("execution_id", flat=True)
+    found = Execution.objects.using(using).filter(pk__in=[UUID(each) for each in owner], job_id=waits_for)
+    return found.values_list(*_WAITS).first()
+
+
+_WAITS = ("root_id", "pk", "activity_id", "instance_id", "definition_id")
+_WAITING = f"""
+SELECT root_id, token.id, activity_id, instance_id, token.definition_id
+FROM {Job._meta.db_table} job JOIN {Execution._meta.db_table} token ON token.id = nullif(job.execution_id, '')::uuid
+WHERE job.id = %s AND token.job_id = %s
+"""
+
+
+def _at_once(using: str) -> bool:
+    """Whether the database takes the statements in its own words, which this file has beside the portable ones."""
+    spelled = dialect(using)
+    return spelled.native_types and spelled.writes_in_with
+
+
 def load(using: str, root: UUID, origin: ProcessInstance | None = None) -> Tokens:
     """All rows of a call hierarchy. What has ended is not among them.
 
     ``origin`` is the row of its topmost instance, if that is locked. What its definitions say cannot be there is not
     asked for.
     """
-    spelled = dialect(using)
-    now = _now if origin is not None and reads_snapshots(using) else _as_seen
-    if spelled.native_types and spelled.writes_in_with:
-        tokens, variables = _in_one_statement(using, root)
+    return load_all(using, {root: origin})[root]
+
+
+def load_all(using: str, origins: Mapping[UUID, ProcessInstance | None]) -> dict[UUID, Tokens]:
+    """As :func:`load`, for several hierarchies, by the ids of their topmost instances."""
+    now = _now if None not in origins.values() and reads_snapshots(using) else _as_seen
+    tokens: dict[UUID, list[rows.Token]] = {root: [] for root in origins}
+    variables: dict[UUID, Variables] = {root: {} for root in origins}
+    if _at_once(using):
+        _in_one_statement(using, list(origins), tokens, variables)
     else:
-        tokens, variables = _in_two_statements(using, root, now)
-    if origin is not None and all(token.called is None for token in tokens):
-        instances = [origin]
-    else:
-        running = ProcessInstance.objects.using(using).filter(root_id=root, state__in=RUNNING)
-        instances = list(now(running.order_by("pk")))
-    subscriptions = _subscriptions(using, root, instances, now)
-    return Tokens([_instance(row) for row in instances], tokens, variables, subscriptions)
+        _in_two_statements(using, list(origins), tokens, variables, now)
+    found = {}
+    for root, origin in origins.items():
+        if origin is not None and all(token.called is None for token in tokens[root]):
+            instances = [origin]
+        else:
+            running = ProcessInstance.objects.using(using).filter(root_id=root, state__in=RUNNING)
+            instances = list(now(running.order_by("pk")))
+        subscriptions = _subscriptions(using, root, instances, now)
+        found[root] = Tokens([_instance(row) for row in instances], tokens[root], variables[root], subscriptions)
+    return found
 
 
 Variables = dict[UUID, dict[str, Any]]
@@ -109,29 +154,35 @@ def _now(queryset: QuerySet[Any]) -> QuerySet[Any]:
     return lock_rows(queryset)
 
 
-def _in_two_statements(using: str, root: UUID, now: Seen) -> tuple[list[rows.Token], Variables]:
-    executions = now(Execution.objects.using(using).filter(root_id=root).order_by("pk"))
-    variables: Variables = {}
-    found = now(Variable.objects.using(using).filter(root_id=root))
-    for scope, name, value in found.values_list("scope_id", "name", "value"):
-        variables.setdefault(scope, {})[name] = value
-    return [_token(row) for row in executions.values_list(*_TOKEN)], variables
+def _in_two_statements(
+    using: str,
+    roots: Sequence[UUID],
+    tokens: dict[UUID, list[rows.Token]],
+    variables: dict[UUID, Variables],
+    now: Seen,
+) -> None:
+    executions = now(Execution.objects.using(using).filter(root_id__in=roots).order_by("pk"))
+    for root, *token in executions.values_list("root_id", *_TOKEN):
+        tokens[root].append(_token(token))
+    found = now(Variable.objects.using(using).filter(root_id__in=roots))
+    for root, scope, name, value in found.values_list("root_id", "scope_id", "name", "value"):
+        variables[root].setdefault(scope, {})[name] = value
 
 
-def _in_one_statement(using: str, root: UUID) -> tuple[list[rows.Token], Variables]:
-    tokens: list[rows.Token] = []
-    variables: Variables = {}
+def _in_one_statement(
+    using: str, roots: Sequence[UUID], tokens: dict[UUID, list[rows.Token]], variables: dict[UUID, Variables]
+) -> None:
     with connections[using].cursor() as cursor:
-        cursor.execute(_BOTH, [root, root])
-        for is_variable, *token, text in cursor.fetchall():
+        cursor.execute(_BOTH, {"roots": list(roots)})
+        for is_variable, root, *token, text in cursor.fetchall():
             value = text if not isinstance(text, str) else json.loads(text)
             if is_variable:
                 _, _, scope, name, *_ = token
-                variables.setdefault(scope, {})[name] = value
+                variables[root].setdefault(scope, {})[name] = value
             else:
-                tokens.append(_token((*token, value)))
-    tokens.sort(key=_by_id)
-    return tokens, variables
+                tokens[root].append(_token((*token, value)))
+    for found in tokens.values():
+        found.sort(key=_by_id)
 
 
 def _by_id(token: rows.Token) -> UUID:
@@ -140,11 +191,11 @@ def _by_id(token: rows.Token) -> UUID:
 
 #: Tokens, and variables in the same columns; all names are our own.
 _BOTH = f"""
-SELECT false, id, instance_id, parent_id, element_id, flow_id, state, activity_id, entered_at, job_id,
- called_instance_id, data FROM {Execution._meta.db_table} WHERE root_id = %s
+SELECT false, root_id, id, instance_id, parent_id, element_id, flow_id, state, activity_id, entered_at, job_id,
+ called_instance_id, data FROM {Execution._meta.db_table} WHERE root_id = ANY (%(roots)s)
 UNION ALL
-SELECT true, id, instance_id, scope_id, name, NULL, '', NULL, NULL, NULL, NULL, value
-FROM {Variable._meta.db_table} WHERE root_id = %s
+SELECT true, root_id, id, instance_id, scope_id, name, NULL, '', NULL, NULL, NULL, NULL, value
+FROM {Variable._meta.db_table} WHERE root_id = ANY (%(roots)s)
 """
 
 _TOKEN = (
@@ -153,7 +204,7 @@ _TOKEN = (
 )  # fmt: skip
 
 
-def _token(row: tuple[Any, ...]) -> rows.Token:
+def _token(row: Sequence[Any]) -> rows.Token:
     """From the columns above, which are in the order of the fields."""
     id, instance, parent, element, flow, state, *rest = row
     return rows.Token(id, instance, parent, element, flow, rows.State(state), *rest)

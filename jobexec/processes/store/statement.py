@@ -22,29 +22,65 @@ Columns = Mapping[str, Any]
 
 #: Rows of an INSERT, and parameters of a statement: PostgreSQL takes 65,535.
 _PAGE, _MOST = 500, 30_000
+#: Parts of a statement, which is planned as a whole.
+_PARTS = 100
 
 
 class Statement:
-    """Deletes first, then updates and inserts: call the methods in this order, and then :meth:`send`."""
+    """Deletes, then updates, then inserts; nothing is written before :meth:`send`."""
 
     def __init__(self, using: str) -> None:
         self.using = using
         self._as_one = dialect(using).writes_in_with
+        self._deletes: dict[tuple[Table, str], list[UUID]] = {}
+        self._updates: list[tuple[Table, UUID, Columns]] = []
+        self._inserts: dict[tuple[Table, tuple[str, ...], tuple[str, ...]], list[Columns]] = {}
         self._parts: list[str] = []
         self._parameters: list[Any] = []
 
     def delete(self, table: Table, column: str, values: Sequence[UUID]) -> None:
         """Delete the rows in which the column has one of these values."""
-        if not values:
-            return
+        if values:
+            self._deletes.setdefault((table, column), []).extend(values)
+
+    def update(self, table: Table, id: UUID, columns: Columns) -> None:
+        """Change one row."""
+        self._updates.append((table, id, columns))
+
+    def insert(
+        self, table: Table, rows: Sequence[Columns], unique: Sequence[str] = (), update: Sequence[str] = ()
+    ) -> None:
+        """Insert rows, with defaults for columns that are not given; where ``unique`` is there, change ``update``."""
+        if rows:
+            self._inserts.setdefault((table, tuple(unique), tuple(update)), []).extend(rows)
+
+    def send(self) -> None:
+        """Write all of it."""
+        for (table, column), values in self._deletes.items():
+            self._delete(table, column, values)
+        for table, id, columns in self._updates:
+            self._update(table, id, columns)
+        for (table, unique, update), rows in self._inserts.items():
+            if not self._as_one:
+                self._bulk_create(table, rows, unique, update)
+                continue
+            alike: dict[tuple[str, ...], list[Columns]] = {}
+            for row in rows:
+                alike.setdefault(tuple(row), []).append({**_defaults(table, tuple(row)), **row})
+            for found in alike.values():
+                for start in range(0, len(found), _PAGE):
+                    self._insert(table, found[start : start + _PAGE], unique, update)
+        self._deletes, self._updates, self._inserts = {}, [], {}
+        self._execute()
+
+    def _delete(self, table: Table, column: str, values: Sequence[UUID]) -> None:
         if not self._as_one:
             delete_rows(table._base_manager.using(self.using).filter(**{f"{column}__in": values}))
             return
         quote = connections[self.using].ops.quote_name
         self._add(f"DELETE FROM {quote(table._meta.db_table)} WHERE {quote(column)} = ANY (%s::uuid[])", [list(values)])
 
-    def update(self, table: Table, id: UUID, columns: Columns) -> None:
-        """Change one row."""
+    def _update(self, table: Table, id: UUID, columns: Columns) -> None:
         if not self._as_one:
             table._base_manager.using(self.using).filter(pk=id).update(**columns)
             return
@@ -52,20 +88,6 @@ class Statement:
         quote, made = connection.ops.quote_name, self._prepared(table, columns)
         changes = ", ".join(f"{quote(name)} = %s" for name in made)
         self._add(f"UPDATE {quote(table._meta.db_table)} SET {changes} WHERE id = %s", [*made.values(), id])
-
-    def insert(
-        self, table: Table, rows: Sequence[Columns], unique: Sequence[str] = (), update: Sequence[str] = ()
-    ) -> None:
-        """Insert rows, with defaults for columns that are not given; where ``unique`` is there, change ``update``."""
-        if not self._as_one:
-            self._bulk_create(table, rows, unique, update)
-            return
-        alike: dict[tuple[str, ...], list[Columns]] = {}
-        for row in rows:
-            alike.setdefault(tuple(row), []).append({**_defaults(table, tuple(row)), **row})
-        for found in alike.values():
-            for start in range(0, len(found), _PAGE):
-                self._insert(table, found[start : start + _PAGE], unique, update)
 
     def _insert(self, table: Table, rows: Sequence[Columns], unique: Sequence[str], update: Sequence[str]) -> None:
         quote = connections[self.using].ops.quote_name
@@ -95,13 +117,12 @@ class Statement:
         return made
 
     def _add(self, text: str, parameters: list[Any]) -> None:
-        if self._parts and len(self._parameters) + len(parameters) > _MOST:
-            self.send()
+        if self._parts and (len(self._parameters) + len(parameters) > _MOST or len(self._parts) >= _PARTS):
+            self._execute()
         self._parts.append(text)
         self._parameters += parameters
 
-    def send(self) -> None:
-        """Send what has been gathered."""
+    def _execute(self) -> None:
         if not self._parts:
             return
         *parts, last = self._parts

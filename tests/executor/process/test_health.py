@@ -103,7 +103,7 @@ def test_a_loop_that_stands_still_while_others_get_answers(alias, began, answere
         history=loop("history"),
         cleanup=loop("cleanup", succeeded=999.0),
         meters=loop("meters"),
-        settlement=SimpleNamespace(alive=True),
+        settlements=[SimpleNamespace(alive=True)],
     )
     with FrozenClock() as clock:
         clock._monotonic = 1000.0
