@@ -35,6 +35,6 @@ def test_the_page_in_a_browser(open_page, scheme, width):  # noqa: F811
         beside("default", ManualExecutor(reraise=False).run_until_empty)
     )  # in a thread of its own: this one runs Playwright's event loop
     page.get_by_text("There is no account unknown").wait_for()
-    assert page.locator(".lanes rect").count() == 9
+    page.wait_for_function("document.querySelectorAll('.lanes rect').length === 9")  # the page looks again by itself
     assert grave_findings(page) == set()
     assert page.evaluate("document.documentElement.scrollWidth") == width

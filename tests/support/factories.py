@@ -5,6 +5,7 @@ from typing import Any
 
 import jobexec
 from jobexec import clock
+from jobexec.conf import get_settings
 from jobexec.models import JOB_TABLES, AbstractJob, Job
 from jobexec.operations import acquire_jobs, create_job
 from jobexec.operations.external import ActivatedJob, Fetch, activate_jobs
@@ -36,7 +37,8 @@ def acquire(
     alias: str, owner: str = "one", limit: int = 100, *, strategy: str = "auto", **scope: Any
 ) -> list[AcquiredJob]:
     """Return the jobs that one call of `acquire_jobs` locks."""
-    return acquire_jobs(alias, owner, limit, ServedJobs(**scope), lock_time=LOCK_TIME, strategy=strategy).jobs
+    served = ServedJobs(**{"categories": get_settings().categories, **scope})
+    return acquire_jobs(alias, owner, limit, served, lock_time=LOCK_TIME, strategy=strategy).jobs
 
 
 def work(alias: str, owner: str = "one", **columns: Any) -> AcquiredJob:

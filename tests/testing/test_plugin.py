@@ -101,7 +101,7 @@ def test_a_project_that_uses_it(project):
         "pytest.ini": "[pytest]\nDJANGO_SETTINGS_MODULE = settings\njobexec_max_jobs = 50\n",
     }
     ended = project(files, "--strict-markers", "--no-migrations", "-n", "0", "-ra")
-    assert "1 failed, 6 passed" in ended.stdout, ended.stdout + ended.stderr
+    assert "1 failed, 7 passed" in ended.stdout, ended.stdout + ended.stderr
     assert "FAILED test_shop.py::test_that_fails" in ended.stdout
     # The assertion says what is there, and the trace ends in the test.
     assert "! order: expected 2, got 1" in ended.stdout

@@ -52,7 +52,7 @@ def test_each_list_renders(admin, table):
     assert rows[table].pk in [row.pk for row in shown(response)]
     assert b"jobexec/admin.css" in response.content
     assert (b"Add " in response.content.split(b'id="content-start"')[1]) is (
-        table in (GatewayClient, Message, Schedule)
+        table in (GatewayClient, Job, Message, Schedule)
     )
 
 

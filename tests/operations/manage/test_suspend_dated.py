@@ -29,6 +29,11 @@ SECOND = timedelta(seconds=1)
 scopes = pytest.mark.parametrize("scope", SuspensionScope.values)
 
 
+@pytest.fixture(autouse=True)
+def categories(configure):
+    configure(CATEGORIES=("default", "x", "y"))
+
+
 def target_of(scope, job):
     """The arguments that mean the scope in which the job is."""
     return {"target": job.pk} if scope == SuspensionScope.JOB else dict.fromkeys(columns_of(scope), "x")

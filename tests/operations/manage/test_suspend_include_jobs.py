@@ -26,6 +26,11 @@ SOON, LATER = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
 scopes = pytest.mark.parametrize("scope", [name for name in SuspensionScope.values if name != SuspensionScope.JOB])
 
 
+@pytest.fixture(autouse=True)
+def categories(configure):
+    configure(CATEGORIES=("default", "x", "y"))
+
+
 def taken(alias, strategy="auto"):
     return {job.id for job in acquire(alias, strategy=strategy)}
 

@@ -60,7 +60,7 @@ def test_what_a_handler_outside_gets():
     world = World(model("start -> a -> end\n a = outside charge"))
     world.start()
     (job,) = world.jobs.values()
-    assert (job.kind, job.payload) == (JobKind.RUN, {"handler": "charge", "arguments": None})
+    assert (job.kind, job.payload) == (JobKind.RUN, {"handler": "charge", "arguments": None, "options": {}})
 
 
 @pytest.mark.parametrize(
