@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from django.db import InterfaceError
 
 from jobexec import job
 from jobexec.exceptions import DoNotRetry
 from jobexec.executor.loops import settlement
-from jobexec.executor.run.outcomes import write_shared
+from jobexec.executor.run.outcomes import write_alone, write_shared
 from jobexec.models import DeadLetterJob, Job
 from jobexec.operations.sql.locks import atomic, lock_rows
 from jobexec.processes.definition import JobOptions, Kind, Listener, Node, When, Work
@@ -15,6 +16,7 @@ from jobexec.processes.engine.inputs import JobDone
 from jobexec.processes.flows.builder import Flow
 from jobexec.processes.flows.canvas import chain, parallel
 from jobexec.processes.flows.compiling import compiled
+from jobexec.processes.handlers import stepping
 from jobexec.processes.handlers.stepping import proceed_together
 from jobexec.processes.models import Execution, ProcessInstance, Variable
 from jobexec.processes.operations.check import check
@@ -170,6 +172,34 @@ def test_an_error_of_all_is_tried_again_for_each(alias, make_executor, monkeypat
     make_executor().start()
     until(lambda: len(asked) > 1)
     until(lambda: not Job.objects.using(alias).exists())
+
+
+def test_a_failure_that_cannot_be_written_at_first_stays_one(alias, make_executor, monkeypatch):
+    """It is not taken for a success when it is written again."""
+    tries = []
+
+    def away_first(using, outcome):
+        tries.append(outcome)
+        if len(tries) == 1:
+            raise InterfaceError("the connection is closed")
+        return write_alone(using, outcome)
+
+    monkeypatch.setattr(settlement, "write_alone", away_first)
+    bad = chain(large.s(), large.s(), echo.s()).start(using=alias)
+    make_executor(PROCESSES={"MAX_VALUE_SIZE": 1000, "MAX_VARIABLES_SIZE": 1000}).start()
+    until(lambda: tries and not Job.objects.using(alias).exists())
+    assert DeadLetterJob.objects.using(alias).get().process_instance_id == str(bad.pk)
+    assert check(using=alias) == []
+
+
+def test_more_instances_than_one_transaction_takes(alias, monkeypatch):
+    monkeypatch.setattr(stepping, "_MOST", 2)
+    for number in range(3):
+        chain(echo.s(number), echo.s(number)).start(using=alias)
+    found = ends(alias)
+    with atomic(alias):
+        assert proceed_together(alias, found) == {found[2][0].id}
+    assert Execution.objects.using(alias).filter(job_id__in=[work.id for work, _ in found]).count() == 1
 
 
 def test_middleware_that_returns_nothing_loses_no_step(alias, make_executor):

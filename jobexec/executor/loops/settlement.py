@@ -338,10 +338,17 @@ class SharedSettlement(Settlement):
             give_up.wait(min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._rounds - 1, 10)))
 
     def _write(self, using: str, group: Sequence[Outcome]) -> list[Outcome]:
-        with self.at_home(group):
-            return write_shared(using, group)
+        shared = [outcome for outcome in group if outcome.shared is not None]
+        if len(shared) < len(group):  # some have become failures that could not be written yet
+            write(using, [outcome for outcome in group if outcome.shared is None])
+        if not shared:
+            return []
+        with self.at_home(shared):
+            return write_shared(using, shared)
 
     def _write_alone(self, using: str, outcome: Outcome) -> bool:
+        if outcome.shared is None:
+            return super()._write_alone(using, outcome)
         try:
             return not self._write(using, [outcome])
         except Exception as error:

@@ -29,6 +29,9 @@ from .rehearsal import Done, Replay, rehearse
 from .results import check_step, not_kept
 from .signals import send_beyond
 
+#: Hierarchies of one transaction, each of which may have thousands of tokens.
+_MOST = 100
+
 #: What happens, made from the loaded rows; None if nothing is to happen.
 Event = Callable[[Tokens], inputs.Input | None]
 
@@ -108,10 +111,13 @@ def proceed_together(using: str, ends: Sequence[tuple[AcquiredJob, tuple[UUID, i
     """Steps of many hierarchies in the caller's transaction (:class:`~jobexec.handlers.base.SharedEnd`).
 
     Each end of a job has the topmost instance and what happens to it. Nothing is waited for: returns the ids of the
-    jobs whose hierarchy another step has locked. Raises DoNotRetry for results that cannot be kept.
+    jobs whose hierarchy another step has locked, or which are too many for one transaction. Raises DoNotRetry for
+    results that cannot be kept.
     """
     keep_time(using)
-    origins, busy = load.locked_now(using, (root for _, (root, _) in ends))
+    roots = list(dict.fromkeys(root for _, (root, _) in ends))
+    origins, busy = load.locked_now(using, roots[:_MOST])
+    busy.update(roots[_MOST:])
     events: dict[UUID, list[inputs.Input]] = {root: [] for root in origins}
     for _, (root, event) in ends:
         if root in events:
