@@ -16,8 +16,7 @@ from jobexec import job, signals
 from jobexec.executor.run import execution
 from jobexec.processes.handlers import stepping, steps
 from jobexec.processes.store import load
-from jobexec.processes.store.flush import Flush
-from jobexec.processes.store.jobs import JobWriter
+from jobexec.processes.store.statement import Statement
 
 
 @job(retries="R9/PT0.1S")
@@ -59,10 +58,10 @@ def _after(function: Callable[..., Any], place: str) -> Callable[..., Any]:
 
 
 if "TEST_DIES_AT" in os.environ:
-    load.locked = _after(load.locked, "lock")
-    Flush.write = _after(Flush.write, "flush")  # type: ignore[method-assign]
-    JobWriter.write = _after(JobWriter.write, "jobs")  # type: ignore[method-assign]
-    steps.proceed = _after(steps.proceed, "step of a function")
+    load.locked, load.locked_now = _after(load.locked, "lock"), _after(load.locked_now, "lock")
+    Statement.send = _after(Statement.send, "flush")  # type: ignore[method-assign]
+    stepping.create = _after(stepping.create, "jobs")
+    steps.proceed_together = _after(steps.proceed_together, "step of a function")
     execution.complete_alone = _after(execution.complete_alone, "end of an atomic job")
     signals.job_completed.connect(lambda **kwargs: _visit("settled"), weak=False)
     assert stepping.load is load
