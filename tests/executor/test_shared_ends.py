@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from django.db import InterfaceError
+from django.db import InterfaceError, transaction
 
-from jobexec import job
+from jobexec import current_job, job
 from jobexec.exceptions import DoNotRetry
 from jobexec.executor.loops import settlement
 from jobexec.executor.run.outcomes import write_alone, write_shared
@@ -190,6 +190,20 @@ def test_a_failure_that_cannot_be_written_at_first_stays_one(alias, make_executo
     until(lambda: tries and not Job.objects.using(alias).exists())
     assert DeadLetterJob.objects.using(alias).get().process_instance_id == str(bad.pk)
     assert check(using=alias) == []
+
+
+@job(name="tests.shared.leaves", retries="R1/PT1S")
+def leaves_a_transaction_open():
+    transaction.set_autocommit(False, using=current_job().using)
+
+
+def test_a_run_that_fails_after_its_handler_takes_no_step(alias, make_executor):
+    instance = chain(leaves_a_transaction_open.s(), echo.s()).start(using=alias)
+    make_executor().start()
+    until(lambda: DeadLetterJob.objects.using(alias).exists())
+    assert "left a transaction open" in DeadLetterJob.objects.using(alias).get().exception_message
+    assert Execution.objects.using(alias).get().root_id == instance.pk
+    assert not Job.objects.using(alias).exists()
 
 
 def test_more_instances_than_one_transaction_takes(alias, monkeypatch):

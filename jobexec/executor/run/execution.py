@@ -217,6 +217,8 @@ def ended(outcome: Outcome, host: Runner, started_at: datetime, start: float) ->
     """Complete the outcome with the run's duration, end its span and log it. Never raises."""
     if outcome.run is None:
         outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
+    if outcome.failure is not None:
+        outcome.shared = None  # it has failed after its handler had ended: a transaction was left open, for example
     if outcome.span is not None:
         end_span(outcome)
     if outcome.failure is not None or outcome.timed_out or logger.isEnabledFor(logging.INFO):
