@@ -205,7 +205,10 @@ def token_check() -> None:
 
 
 def job_check() -> None:
-    """A job whose step is committed already takes the job that its token waits for now for itself."""
+    """A job whose step is committed already takes the job that its token waits for now for itself.
+
+    Each step is taken alone: together with others, a step and the end of its job are one transaction.
+    """
 
     def token_with_job(moves: Any, token: Any, job: Any, *states: Any) -> Any:
         found = moves.rows.tokens.get(token)
@@ -213,8 +216,10 @@ def job_check() -> None:
 
     def waiting(context: Any, job: Any = None) -> Any:
         rows = Execution.objects.using(context.using).filter(pk=context.job.execution_id)
-        row: Any = rows.values_list("root_id", "pk", "activity_id").first()
-        return steps._Waiting(*row) if row else None
+        row = rows.values_list("root_id", "pk", "activity_id").first()
+        if row is None or row[2] is None:
+            return None
+        return steps._Waiting(row[0], row[1], row[2], definition="")
 
     step._token_with_job = token_with_job
     steps._waiting = waiting

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ from django.db.transaction import atomic, set_rollback
 
 from jobexec import clock
 from jobexec.models import (
+    BlockedJob,
     DeadLetterJob,
     ExclusiveLock,
     ExternalWorkerJob,
@@ -42,6 +44,7 @@ from jobexec.operations import (
 from jobexec.operations.acquire.cursor import AcquisitionCursor
 from jobexec.operations.maintenance.heartbeat_probes import questions, questions_about_deployments
 from jobexec.operations.nodes.leases import renew_lease
+from jobexec.operations.resources.promote import promote
 from jobexec.operations.settle.recover import recover_node, release_strays
 from jobexec.operations.values.acquired_job import AcquiredJob, ServedJobs
 from tests.support.factories import HANDLER, LEASE_TIME, LOCK_TIME, a_failure, a_run, make_job, make_node, make_row
@@ -106,9 +109,9 @@ def crowd(alias: str, rows: int) -> None:
     analyse(alias)
 
 
-def analyse(alias: str) -> None:
+def analyse(alias: str, *tables: type[Any]) -> None:
     with connections[alias].cursor() as cursor:
-        for table in (Job, TimerJob, DeadLetterJob, JobLog, ExclusiveLock):
+        for table in tables or (Job, TimerJob, DeadLetterJob, JobLog, ExclusiveLock):
             if connections[alias].vendor == "postgresql":
                 cursor.execute(f"VACUUM {table._meta.db_table}")
             cursor.execute(ANALYZE[connections[alias].vendor].format(table._meta.db_table))
@@ -363,6 +366,33 @@ def test_a_recovery_reads_all_jobs_a_few_times_and_not_for_each_of_them(alias: s
     # The look at all locked rows; small tables MariaDB may read as a whole again to lock them.
     assert sum(touched > MOST for touched, _ in strays) <= 2, [touched for touched, _ in strays]
     assert sum(touched > MOST for touched, _ in recovery) <= 3, [touched for touched, _ in recovery]
+
+
+@pytest.mark.parametrize("at_home", [True, False])
+def test_permits_go_to_the_first_of_many_blocked_jobs(alias: str, configure: Any, at_home: bool) -> None:
+    configure(RESOURCES={"pay.example": {"limit": PAGE}})
+    make_row(BlockedJob, alias, resource="pay.example", rank=0)
+    multiply(alias, BlockedJob, 20_000, rank="{n}")
+    analyse(alias, BlockedJob)
+    home = AHome() if at_home else None
+    with reading(alias) as reads:
+        assert promote(alias, ["pay.example"], PAGE, ["pay.example"], home).moved == PAGE
+    touched, told = reads.most
+    assert touched <= MOST, told
+    assert sorted(Job.objects.using(alias).values_list("rank", flat=True)) == list(range(PAGE))
+
+
+class AHome:
+    """A node that takes every job."""
+
+    lock = MappingProxyType({"lock_owner": "one", "lock_expiration_time": datetime(2050, 1, 1, tzinfo=UTC)})
+    wide = False
+
+    def room(self) -> int:
+        return PAGE
+
+    def takes(self, job: AcquiredJob, deployment: str) -> bool:
+        return True
 
 
 @pytest.mark.slow

@@ -182,9 +182,7 @@ def _lock(using: str, fetch: Fetch, tenants: Sequence[str] | None, limit: int) -
     queryset = available(using, fetch, tenants)
     # Two short scans of one index: with a single condition for both, the database would read all locked rows.
     again = queryset.filter(available_at__lte=clock.now(using)).order_by("available_at", "rank", "pk")
-    # PostgreSQL only uses the index's order if the column that is NULL in all rows is named, too; MariaDB only if it is
-    # not.
-    order = ("available_at", "rank", "pk") if dialect(using).orders_by_constants else ("rank", "pk")
+    order = ("available_at", "rank", "pk") if dialect(using).orders_by_nulls else ("rank", "pk")
     fresh = queryset.filter(available_at=None).order_by(*order)
     found = [row for part in (again, fresh) for row in lock_rows(part, skip_locked=True)[:limit]]
     page = sorted(found, key=lambda row: (row.rank, row.pk))[:limit]

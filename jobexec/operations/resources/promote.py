@@ -250,7 +250,8 @@ class _Taken:
 
 
 def _in_line(using: str, name: str) -> QuerySet[BlockedJob]:
-    return BlockedJob.objects.using(using).filter(resource=name, waits_for=None).order_by("rank", "id")
+    order = ("waits_for", "rank", "id") if dialect(using).orders_by_nulls else ("rank", "id")
+    return BlockedJob.objects.using(using).filter(resource=name, waits_for=None).order_by(*order)
 
 
 def _read(using: str, name: str, count: int, owner: str, wide: bool) -> Iterator[First]:

@@ -72,9 +72,11 @@ def first(using: str, name: str, count: int, owner: str, wide: bool) -> list[Fir
 
 @lru_cache(maxsize=8)
 def _first(spelled: Dialect, wide: bool) -> str:
+    # Also by waits_for, which is NULL in all rows: otherwise PostgreSQL reads and sorts all that wait for the resource.
     return f"""
         SELECT {columns_sql(spelled, wide)}, job_key, deployment_id, {IN_FORCE} FROM {_BLOCKED}
-        WHERE resource = %(name)s AND waits_for IS NULL ORDER BY rank, id LIMIT %(count)s {spelled.skip_locked}"""
+        WHERE resource = %(name)s AND waits_for IS NULL
+        ORDER BY waits_for, rank, id LIMIT %(count)s {spelled.skip_locked}"""
 
 
 _SAME = ", ".join(name for name in SHARED_COLUMNS if name not in {*UNLOCKED, "revision"})

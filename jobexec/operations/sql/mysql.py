@@ -14,7 +14,7 @@ class MySQL(Dialect):
     """InnoDB locks every index entry that it scans. MariaDB has DELETE ... RETURNING, but not with an index hint."""
 
     numbers_are_final = True
-    orders_by_constants = False
+    orders_by_nulls = False
     native_types = True
     given_rows = "hinted values"
     shares = "LOCK IN SHARE MODE"

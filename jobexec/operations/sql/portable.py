@@ -36,8 +36,9 @@ class Dialect:
     numbers_are_final: ClassVar[bool] = False
     #: Whether rows may be locked through any index; InnoDB then locks index and primary key in reverse order of DELETE.
     locks_by_any_index: ClassVar[bool] = False
-    #: Whether an index serves an ORDER BY only if it also names a column that is NULL in all of the rows.
-    orders_by_constants: ClassVar[bool] = True
+    #: Whether an index serves an ORDER BY only if it also names a column that is NULL in all of the rows (PostgreSQL;
+    #: SQLite allows it), or only if it does not (MariaDB).
+    orders_by_nulls: ClassVar[bool] = True
     #: Whether the driver converts ids, flags, durations and datetimes in the results of our own statements.
     native_types: ClassVar[bool] = False
     #: How INSERT ... SELECT joins given rows ("arrays", "values", "hinted values"); None if it cannot.

@@ -16,7 +16,8 @@ from jobexec.processes.handlers import steps
 from jobexec.processes.handlers.context import TaskContext
 from tests.chaos import jobs
 
-#: Jobs whose node is killed as soon as the step with their result is committed, before they are deleted.
+#: Jobs whose node is killed as soon as the step with their result is taken, before they are deleted: it is committed
+#: then if it was taken alone, and undone if it was taken together with others.
 _doomed: set[UUID] = set()
 
 
@@ -64,17 +65,33 @@ def step(context: JobContext, name: str, element: str, seconds: float, failures:
     return {"element": element}
 
 
+def _die_for(taken: set[UUID]) -> None:
+    if taken & _doomed:
+        jobs.JOURNAL.write("kill", node=jobs.NAME, of=os.getpid())
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _dying(proceed: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(proceed)
-    def told(using: str, root: UUID, event: Any, **how: Any) -> Any:
+    def dying(using: str, root: UUID, event: Any, **how: Any) -> Any:
         changes = proceed(using, root, event, **how)
-        if isinstance(event, JobDone) and event.job in _doomed:
-            jobs.JOURNAL.write("kill", node=jobs.NAME, of=os.getpid())
-            os.kill(os.getpid(), signal.SIGKILL)
+        if isinstance(event, JobDone):
+            _die_for({event.job})
         return changes
 
-    return told
+    return dying
+
+
+def _dying_together(proceed: Callable[..., set[UUID]]) -> Callable[..., set[UUID]]:
+    @wraps(proceed)
+    def dying(using: str, ends: Any) -> set[UUID]:
+        waiting = proceed(using, ends)
+        _die_for({work.id for work, _ in ends} - waiting)
+        return waiting
+
+    return dying
 
 
 if jobs.NAME:
     steps.proceed = _dying(steps.proceed)
+    steps.proceed_together = _dying_together(steps.proceed_together)
