@@ -68,8 +68,9 @@ def test_mypy_finds_nothing_wrong_in_the_readme(tmp_path):
     assert {"shop/jobs.py", "shop/views.py", "shop/tasks.py"} <= set(written)
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "mypy", f"--cache-dir={tmp_path / 'cache'}", "--config-file=", "--no-error-summary"),
-            *("--check-untyped-defs", "--disable-error-code=empty-body", "--follow-imports=silent", *written),
+            *(sys.executable, "-m", "mypy", f"--cache-dir={tmp_path / 'cache'}", "--config-file="),
+            *("--no-error-summary", "--check-untyped-defs", "--disable-error-code=empty-body"),
+            *("--follow-imports=silent", *written),
         ],
         cwd=tmp_path,
         env={**os.environ, "MYPYPATH": str(ROOT)},
