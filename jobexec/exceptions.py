@@ -292,9 +292,9 @@ class RetryIn(JobExecError):
     """The job asks to be tried again after a delay.
 
     Raised by a handler. It counts as a failure and costs a retry; only the time of the next attempt is set by the
-    handler instead of the retry plan. (Zeebe: ``retryBackOff`` of the fail command.) With ``count=False`` it is no
-    failure and costs nothing: the job only waits, for what it needs is not there yet. (Oban: snooze.) After MAX_SNOOZES
-    times it counts nevertheless.
+    handler instead of the retry plan. (Zeebe: ``retryBackOff`` of the fail command.) With ``count=False`` it is not a
+    failure and costs no retry: the job only waits for something that is not available yet. (Oban: snooze.) After
+    MAX_SNOOZES times, it counts anyway.
 
     ``delay`` is a timedelta or a number of seconds, at least 0. Raises InvalidRetryPlan for anything else.
     """
@@ -317,8 +317,8 @@ class RetryIn(JobExecError):
 class RetryAt(JobExecError):
     """The job asks to be tried again at a given time.
 
-    As :class:`RetryIn`, with an aware datetime ``when``; one in the past means at once. Raises InvalidRetryPlan for a
-    naive datetime, because it would mean a different moment on nodes in different time zones.
+    Like :class:`RetryIn`, with an aware datetime ``when``; a time in the past means immediately. Raises
+    InvalidRetryPlan for a naive datetime, because it would mean a different moment on nodes in different time zones.
     """
 
     when: datetime

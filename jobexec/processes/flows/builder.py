@@ -191,10 +191,9 @@ class Flow:
         """Add a step that calls a function: a ``@job``, a task of django.tasks, or a call made by ``.s()``.
 
         The step begins when all steps in ``after`` are over or skipped, and at least one of them was not skipped.
-        Without ``after`` it begins with the flow. If the condition ``when`` does not hold, the engine skips the step,
-        and the steps that come only after it. The call ``compensate`` undoes the step if the flow is cancelled.
-        Arguments may contain results of earlier steps. ``name`` is the id of the step, by default the name of the
-        function.
+        Without ``after``, it begins with the flow. If the condition ``when`` is false, the engine skips the step, and
+        the steps that come only after it. The call ``compensate`` undoes the step if the flow is cancelled. Arguments
+        may contain results of earlier steps. ``name`` is the id of the step, by default the name of the function.
         """
         return self.add_call(job, args, kwargs, after, when, compensate, name, over=None)
 
@@ -211,8 +210,8 @@ class Flow:
     ) -> Step:
         """Add a step that calls a function for each item of the list ``over``, in parallel. Its result is a list.
 
-        Without other arguments the function gets the item. Otherwise write :data:`item` in the arguments where the
-        item belongs, and :data:`index` for its number.
+        Without other arguments, the function gets the item. Otherwise, put :data:`item` in the arguments where you want
+        the item, and :data:`index` where you want its number.
         """
         if not isinstance(over, Term | list | tuple):
             raise _problem("map", f"over: expected a list or the result of a step, got {over!r}.")

@@ -38,10 +38,10 @@ def process(
     tenant_id: str = "",
     using: str | None = None,
 ) -> Iterator[list[ProcessDefinition]]:
-    """Deploy BPMN for a block, and give the definitions; what was deployed goes afterwards, with all its instances.
+    """Deploy BPMN files for a block, and yield the definitions. They are deleted at the end, with all their instances.
 
-    A file is its content, or its path if it does not begin with ``<``. ``services`` stand in for the service tasks of
-    their names, registered or not::
+    A file is given as its content, or as its path if it does not begin with ``<``. ``services`` replace the service
+    tasks with their names, registered or not::
 
         with process("orders/processes/order.bpmn", services={"ship": lambda context: {"parcel": 17}}):
             instance = start("order", business_key="4711")
@@ -67,9 +67,9 @@ def _file(number: int, file: str | bytes | Path) -> Path | tuple[str, bytes]:
 
 
 def run_jobs(*, advance: bool = False, reraise: bool = True, using: str | None = None) -> list[JobResult]:
-    """Run due jobs and those that they make, as :meth:`ManualExecutor.run_until_empty` does; returns their results.
+    """Run due jobs and the jobs that they create, like :meth:`ManualExecutor.run_until_empty`; returns their results.
 
-    With ``advance`` a controlled clock moves on to timers and retries, date by date.
+    With ``advance``, a controlled clock moves forward to timers and retries, date by date.
     """
     executor = ManualExecutor(using or router.db_for_write(ProcessInstance), reraise=reraise)
     return executor.run_until_empty(advance=advance)
