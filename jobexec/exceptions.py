@@ -44,7 +44,7 @@ class DuplicateJob(JobExecError):
     """A job with this unique key exists already, and ``on_conflict="raise"``, or a dead letter is to run again.
 
     ``handler_type`` and ``key`` are the key, ``job_id`` is the job that has it. Nothing was inserted or moved, and the
-    transaction goes on.
+    transaction remains usable.
     """
 
     handler_type: str
@@ -136,7 +136,7 @@ class AlertFailed(JobExecError):
 
 
 class ResultDoesNotExist(JobExecError, LookupError):
-    """There is no result of such a job: it never was, keeps none, or its result has expired."""
+    """There is no result: the job does not exist or does not keep its result, or the result has expired."""
 
 
 class JobStateError(JobExecError):
@@ -158,7 +158,7 @@ class NotAllowed(JobExecError):
 class NotAuthorized(NotAllowed, PermissionDenied):
     """The policy in AUTHORIZATION refuses this.
 
-    Nothing was written, except a line in the audit log. In a view of Django it is an answer with the status 403.
+    Nothing was written, except a line in the audit log. In a Django view, it results in a response with status 403.
     """
 
 
@@ -232,7 +232,7 @@ class LockLost(JobExecError):
 
 
 class NodeRefused(JobExecError):
-    """This node may not join: a live node has the same name, or the database allows only one node."""
+    """The executor cannot start: an option, a port or a database prevents it."""
 
 
 class WorkerLost(JobExecError):

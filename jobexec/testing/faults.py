@@ -1,7 +1,7 @@
-"""Failures on demand: each happens at its place in the real course of a job, with the consequences of production.
+"""Failures on demand: each happens where it would happen in production, with the same consequences.
 
-All are context managers for a block in which a :class:`~jobexec.testing.ManualExecutor` runs jobs. A fault that has not
-happened by the end of its block raises AssertionError: a test must not pass because nothing went wrong.
+All are context managers for a block in which a :class:`~jobexec.testing.ManualExecutor` runs jobs. If the fault has not
+happened by the end of the block, AssertionError is raised: a test must not pass because nothing went wrong.
 """
 
 from __future__ import annotations

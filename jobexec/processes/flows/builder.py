@@ -111,7 +111,7 @@ class Step(Element):
 
 
 class Wait(Element):
-    """A wait for a message or a time. In ``after=`` it means that the message came, or that the time has passed."""
+    """A wait for a message or a time. In ``after=`` it means that the message has come, or that the time has passed."""
 
     def __init__(self, *of: Any, message: str | None, key: Value, timeout: Value) -> None:
         super().__init__(*of)
@@ -134,21 +134,21 @@ class Wait(Element):
 
 
 class Choice(Element):
-    """A choice: it takes the first way whose condition holds, or ``otherwise``, or ends if nothing comes after that."""
+    """A choice: it takes the first branch whose condition is true, or ``otherwise``, which may have no steps."""
 
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
         self.conditions: list[Term] = []
 
     def when(self, condition: Term) -> Edge:
-        """For ``after=``: this condition holds, and none of the earlier conditions of this choice does."""
+        """For ``after=``: this condition is true, and none of the earlier conditions of this choice is."""
         self.conditions.append(self.flow._condition(self.id, condition))
         self.flow._check_known(self)
         return Edge(self, len(self.conditions) - 1)
 
     @property
     def otherwise(self) -> Edge:
-        """For ``after=``: none of the conditions of this choice holds."""
+        """For ``after=``: none of the conditions of this choice is true."""
         return Edge(self, "otherwise")
 
     def sources(self) -> Iterable[Term]:

@@ -93,7 +93,7 @@ def assert_ended(instance: ProcessInstance, *, at: str | None = None, state: str
 
 
 def complete_task(instance: ProcessInstance, element: str | None = None, **variables: Any) -> None:
-    """Complete the one user task that is open in an instance, or in what it called; ``element`` says which."""
+    """Complete the only open user task of an instance and of those that it called, or the one at ``element``."""
     view = _view(instance)
     using = view.instance._state.db or "default"
     hierarchy = UserTask.objects.using(using).filter(root_id=view.instance.root_id).order_by("pk")
@@ -106,7 +106,7 @@ def complete_task(instance: ProcessInstance, element: str | None = None, **varia
 
 
 def variables_of(instance: ProcessInstance) -> dict[str, Any]:
-    """The variables of the instance itself: as they are, or as they were at its end."""
+    """The current variables of the instance itself, or, if it has ended, those at its end."""
     view = _view(instance)
     if view.instance.final_variables is not None:
         return dict(view.instance.final_variables)
