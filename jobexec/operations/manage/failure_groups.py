@@ -34,7 +34,7 @@ def assign_failure_groups(
 
 @audited
 def acknowledge_failure_groups(fingerprints: Sequence[str], *, using: str | None = None) -> OperationResult:
-    """Mute these groups until :func:`reopen_failure_groups`, because they are known. Ends a snooze."""
+    """Keep these groups quiet until :func:`reopen_failure_groups`; this ends a snooze."""
     now = clock.now(database_of(None, using))
     return _change(fingerprints, using, lambda group: {**_LOUD, "acknowledged_at": now})
 
@@ -47,10 +47,10 @@ def snooze_failure_groups(
     failures: int | None = None,
     using: str | None = None,
 ) -> OperationResult:
-    """Mute these groups until a date, or until more than this number of further failures, whichever comes first.
+    """Keep these groups quiet until a date, or until more than this number of further failures, whichever comes first.
 
-    There are no alerts about failures in the meantime, not even later, except for those of the last minutes. Nodes
-    count failures every METER_INTERVAL. Raises InvalidJob without either, and for invalid values.
+    No alert is sent for failures in the meantime, not even afterwards, apart from the last minutes. Nodes count
+    failures every METER_INTERVAL. Raises InvalidJob without either, and for invalid values.
     """
     database = database_of(None, using)
     moment = check_moment("until", until)

@@ -18,7 +18,7 @@ from ..targets.for_each import OperationResult, database_of
 def pause_nodes(names: Sequence[str], *, using: str | None = None) -> OperationResult:
     """Let the living nodes with these names take no more jobs until they are resumed.
 
-    They finish the jobs that they have, and go on with other work: timers, schedules, recovery. A node obeys at its
+    They finish the jobs that they have, and go on with other work: timers, schedules, recovery. A node follows at its
     next heartbeat, and forgets it when it is restarted. The result has their names; ``skipped`` has the others.
     """
     return _request(names, NodeState.PAUSED, using)
@@ -32,7 +32,7 @@ def resume_nodes(names: Sequence[str], *, using: str | None = None) -> Operation
 
 @audited
 def drain_nodes(names: Sequence[str], *, using: str | None = None) -> OperationResult:
-    """Let the processes of these nodes end as after SIGTERM. A supervisor or service manager may start them again."""
+    """Let the processes of these nodes end as after SIGTERM. A process manager may start them again."""
     return _request(names, NodeState.DRAINING, using)
 
 

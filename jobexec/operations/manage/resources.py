@@ -30,8 +30,8 @@ MAX_LIMIT = 1_000_000
 def set_resource_limits(name: str, *, limit: int | None = None, rate: str = "", using: str | None = None) -> Resource:
     """Override the limit and the rate of a resource, or of a pattern in RESOURCES, in the whole cluster, from now on.
 
-    A ``limit`` of None and a ``rate`` of '' are those of RESOURCES; a limit of 0 is no limit. Running jobs are left
-    alone: with a lower limit, no other job starts until enough of them have ended. Raises
+    A ``limit`` of None and a ``rate`` of '' are those of RESOURCES; a limit of 0 is no limit. Running jobs are not
+    affected: with a lower limit, no other job starts until enough have ended. Raises
     :class:`~jobexec.exceptions.InvalidJob`.
     """
     _check_known(name, patterns=True)

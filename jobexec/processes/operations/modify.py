@@ -32,7 +32,7 @@ class Modification:
         self.commands: tuple[Command, ...] = ()
 
     def cancel(self, element: str, *, activity: UUID | None = None) -> Modification:
-        """Cancel all tokens at an element, with their jobs, tasks and incidents, and a scope that is then empty.
+        """Cancel everything at an element, with its jobs, tasks and incidents, and a scope that is then empty.
 
         ``activity``: only this arrival (``Execution.activity_id``), such as one instance of a multi-instance.
         """
@@ -50,7 +50,7 @@ class Modification:
     def start_after(
         self, element: str, variables: Mapping[str, Any] | None = None, *, inside: UUID | None = None
     ) -> Modification:
-        """Continue as if an element were completed, with its outgoing flows."""
+        """Continue as if an element were completed, by the flows that leave it."""
         return self._add(Change.AFTER, element, variables, inside)
 
     def _add(
@@ -69,7 +69,7 @@ class Modification:
 
 
 def modify(instance: ProcessInstance | UUID, *, using: str | None = None) -> Modification:
-    """Cancel and start elements of an instance: ``modify(instance).cancel("pay").start_before("ship").execute()``."""
+    """Modify an instance: ``modify(instance).cancel("pay").start_before("ship").execute()``."""
     return Modification(instance, using)
 
 
