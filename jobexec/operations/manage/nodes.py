@@ -32,7 +32,7 @@ def resume_nodes(names: Sequence[str], *, using: str | None = None) -> Operation
 
 @audited
 def drain_nodes(names: Sequence[str], *, using: str | None = None) -> OperationResult:
-    """Let the processes of these nodes end as after SIGTERM. A process manager may start them again."""
+    """Let the processes of these nodes end as after SIGTERM. What has started a process may start it again."""
     return _request(names, NodeState.DRAINING, using)
 
 

@@ -38,7 +38,7 @@ def process(
     tenant_id: str = "",
     using: str | None = None,
 ) -> Iterator[list[ProcessDefinition]]:
-    """Deploy BPMN files for a block, and yield the definitions. They are deleted at the end, with all their instances.
+    """Deploy BPMN for a block, and return the definitions; they are deleted afterwards, with all their instances.
 
     A file is given as its content, or as its path if it does not begin with ``<``. ``services`` replace the service
     tasks with their names, registered or not::
@@ -67,7 +67,7 @@ def _file(number: int, file: str | bytes | Path) -> Path | tuple[str, bytes]:
 
 
 def run_jobs(*, advance: bool = False, reraise: bool = True, using: str | None = None) -> list[JobResult]:
-    """Run due jobs and the jobs that they create, like :meth:`ManualExecutor.run_until_empty`; returns their results.
+    """Run due jobs and those that they create, as :meth:`ManualExecutor.run_until_empty` does; returns their results.
 
     With ``advance``, a controlled clock moves forward to timers and retries, date by date.
     """
