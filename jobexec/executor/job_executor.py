@@ -44,10 +44,10 @@ class JobExecutor(Service):
     """The job executor: acquisition, timers, recovery and settlement for each engine, one pool for all.
 
     Can be embedded: ``executor = JobExecutor(); executor.start(); ...; executor.stop()``. Nothing starts by itself.
-    ``settings`` are the project's by default; ``get_settings().replace(threads=2)`` makes others. With ``from_broker``
-    the broker of the settings announces the jobs, and the tables are polled only rarely. ``command`` starts a process
-    like this one, for jobs that were lost twice; without it they run here, with nothing beside them. With ``held`` the
-    executor takes over that one job and does nothing else.
+    ``settings`` are the project's by default; ``get_settings().replace(threads=2)`` returns others. With
+    ``from_broker``, the broker of the settings announces the jobs, and the tables are polled only rarely. ``command``
+    starts a process like this one, for jobs that were lost twice; without it, they run here, while no other job runs.
+    With ``held``, the executor takes over that one job and does nothing else.
     """
 
     #: A run may end with others, see :class:`~jobexec.handlers.base.SharedEnd`.

@@ -139,7 +139,7 @@ def job(
     ``timezone``, by default the setting TIME_ZONE) or an ISO 8601 cycle (``"R/PT1H"``). ``misfire`` decides about
     missed times: ``"skip"``, ``"once"`` or ``"all"``. ``keep_result`` keeps the return value of the function for
     ``get_result``: a duration (``"P7D"``, a timedelta, seconds), or True for RESULT_TTL. All other keywords are options
-    (:class:`~jobexec.handlers.options.JobOptions`); a wrong one raises :class:`~jobexec.exceptions.InvalidJob` at
+    (:class:`~jobexec.handlers.options.JobOptions`); an invalid one raises :class:`~jobexec.exceptions.InvalidJob` at
     import.
     """
     dates = _schedule(schedule, timezone, misfire)

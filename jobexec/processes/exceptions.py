@@ -1,4 +1,4 @@
-"""The errors of processes, beside InvalidProcess (of a definition) and BpmnError (of the business)."""
+"""The exceptions of processes, in addition to InvalidProcess (of a definition) and BpmnError (of the business)."""
 
 from __future__ import annotations
 

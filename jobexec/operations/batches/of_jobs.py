@@ -135,7 +135,7 @@ def seal_batch(id: UUID | str, *, using: str | None = None) -> Batch:
 
 @audited
 def retry_batch(id: UUID | str, retries: int | None = None, *, using: str | None = None) -> OperationResult:
-    """Requeue the dead letters of a batch of jobs; a batch that has failed goes on.
+    """Requeue the dead letters of a batch of jobs; a batch that has failed continues.
 
     Each gets ``retries`` attempts, by default those of DEFAULT_RETRY_PLAN. Its deadline, if it has passed, no longer
     counts. ``on_failure`` is not called again; ``on_success`` is, once all jobs are done. Raises

@@ -50,7 +50,7 @@ def deliver(using: str, id: str, name: str, groups: Sequence[Mapping[str, Any]],
 
 
 def send_test_alert(name: str, *, using: str = "default") -> None:
-    """Send a message without dead letters to a target, at once, so that its address and its secret can be tried.
+    """Send a message without dead letters to a target immediately, to test its address and its secret.
 
     Raises what :func:`deliver` raises, and errors of the mail server.
     """

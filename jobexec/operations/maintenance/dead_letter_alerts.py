@@ -52,9 +52,9 @@ class _Look:
 
 
 def alert_dead_letters(using: str) -> int:
-    """Enqueue the alerts that are due, one job for each target; return how many.
+    """Enqueue the alerts that are due, one job for each target, and return their number.
 
-    Several processes may call it at once. Dead letters from before a target was first seen are not told.
+    Several processes may call it at once. There are no alerts about dead letters from before a target was first seen.
     """
     targets = get_settings().dead_letter_alerts
     if not targets:

@@ -53,7 +53,7 @@ def publish_message(
     """Publish a message for every job that waits for this name and key, in the current transaction.
 
     After the commit an executor releases the jobs, in pages. They get the message as ``current_job().message``. With
-    ``ttl`` (a timedelta, seconds or an ISO 8601 text) the message is kept for this time, for jobs that begin to wait
+    ``ttl`` (a timedelta, seconds or an ISO 8601 string) the message is kept for this time, for jobs that begin to wait
     later. Without it, only jobs that wait already receive the message. If a message with the same ``message_id`` is
     kept for the same name, key and tenant, this returns that message with ``is_duplicate`` and writes nothing.
 

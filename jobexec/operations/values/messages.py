@@ -18,7 +18,7 @@ from jobexec.models import Message
 class ReceivedMessage:
     """The message that a job has received, with the arguments of ``publish_message``.
 
-    ``id`` is its message id, None if it has none. ``number`` is the key by which the gateways name it.
+    ``id`` is its message id, None if it has none. ``number`` is the key by which the gateways identify it.
     """
 
     name: str

@@ -27,11 +27,11 @@ class Operator:
 class AuthorizationRequest:
     """What the policy in AUTHORIZATION decides about.
 
-    ``action`` is the name of the verb: ``enqueue``, ``cancel``, ``requeue``, ... ``principal`` wants it: a user, a
-    client of the gateways or a command; None is code. ``target`` is what the verb was given: a job, its id, several of
-    them, a queryset, the name of a schedule, ...; for ``enqueue`` the handler's name. ``arguments`` are all others by
-    name; for ``enqueue`` the columns of the job, without what the handler is called with. ``using`` is the database,
-    None if the verb finds it by itself.
+    ``action`` is the name of the verb: ``enqueue``, ``cancel``, ``requeue``, ... ``principal`` is the caller: a user, a
+    gateway client or a command; None if code calls it. ``target`` is the first argument of the verb: a job, its id,
+    several of them, a queryset, the name of a schedule, ...; for ``enqueue``, the name of the handler. ``arguments``
+    are all other arguments by name; for ``enqueue``, the columns of the job, without the arguments of the handler.
+    ``using`` is the database, None if the verb determines it itself.
     """
 
     action: str

@@ -111,7 +111,7 @@ class Step(Element):
 
 
 class Wait(Element):
-    """A wait for a message or a time. In ``after=`` it means that the message came, or that the time has passed."""
+    """A wait for a message or a time. In ``after=`` it means that the message has come, or that the time has passed."""
 
     def __init__(self, *of: Any, message: str | None, key: Value, timeout: Value) -> None:
         super().__init__(*of)
@@ -134,21 +134,21 @@ class Wait(Element):
 
 
 class Choice(Element):
-    """A choice: it takes the first way whose condition holds, or ``otherwise``, or ends if nothing comes after that."""
+    """A choice: it takes the first branch whose condition is true, or ``otherwise``, which may have no steps."""
 
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
         self.conditions: list[Term] = []
 
     def when(self, condition: Term) -> Edge:
-        """For ``after=``: this condition holds, and none of the earlier conditions of this choice does."""
+        """For ``after=``: this condition is true, and none of the earlier conditions of this choice is."""
         self.conditions.append(self.flow._condition(self.id, condition))
         self.flow._check_known(self)
         return Edge(self, len(self.conditions) - 1)
 
     @property
     def otherwise(self) -> Edge:
-        """For ``after=``: none of the conditions of this choice holds."""
+        """For ``after=``: none of the conditions of this choice is true."""
         return Edge(self, "otherwise")
 
     def sources(self) -> Iterable[Term]:
@@ -191,10 +191,9 @@ class Flow:
         """Add a step that calls a function: a ``@job``, a task of django.tasks, or a call made by ``.s()``.
 
         The step begins when all steps in ``after`` are over or skipped, and at least one of them was not skipped.
-        Without ``after`` it begins with the flow. If the condition ``when`` does not hold, the engine skips the step,
-        and the steps that come only after it. The call ``compensate`` undoes the step if the flow is cancelled.
-        Arguments may contain results of earlier steps. ``name`` is the id of the step, by default the name of the
-        function.
+        Without ``after``, it begins with the flow. If the condition ``when`` is false, the engine skips the step, and
+        the steps that come only after it. The call ``compensate`` undoes the step if the flow is cancelled. Arguments
+        may contain results of earlier steps. ``name`` is the id of the step, by default the name of the function.
         """
         return self.add_call(job, args, kwargs, after, when, compensate, name, over=None)
 
@@ -211,8 +210,8 @@ class Flow:
     ) -> Step:
         """Add a step that calls a function for each item of the list ``over``, in parallel. Its result is a list.
 
-        Without other arguments the function gets the item. Otherwise write :data:`item` in the arguments where the
-        item belongs, and :data:`index` for its number.
+        Without other arguments, the function gets the item. Otherwise, put :data:`item` in the arguments where you want
+        the item, and :data:`index` where you want its number.
         """
         if not isinstance(over, Term | list | tuple):
             raise _problem("map", f"over: expected a list or the result of a step, got {over!r}.")

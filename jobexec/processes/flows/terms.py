@@ -37,7 +37,7 @@ class Term:
         return self._made(f"{self.text}[{literal(key)}]")
 
     def is_empty(self) -> Term:
-        """Whether the value is None, or an empty text, list or object. The result of a skipped step is None."""
+        """Whether the value is None, or an empty string, list or object. The result of a skipped step is None."""
         return self._made(f"(empty {self.text})")
 
     def __eq__(self, other: object) -> Term:  # type: ignore[override]

@@ -50,7 +50,7 @@ def set_retries(
 ) -> int:
     """Requeue the dead letters of an instance, or of one of its elements, with this number of retries.
 
-    Closes their incidents. Returns the number of dead letters. Raises InvalidJob for a wrong number of retries.
+    Closes their incidents. Returns the number of dead letters. Raises InvalidJob for an invalid number of retries.
     """
     database, id = which(instance, ProcessInstance, using)
     dead = DeadLetterJob.objects.using(database).filter(process_instance_id=str(id))
@@ -62,7 +62,7 @@ def set_retries(
 
 @audited
 def set_variables(instance: ProcessInstance | UUID, variables: Mapping[str, Any], *, using: str | None = None) -> None:
-    """Set variables of a running instance. No step of the instance runs meanwhile. Raises InstanceOver."""
+    """Set variables of a running instance, while no step of the instance runs. Raises InstanceOver."""
     database, id = which(instance, ProcessInstance, using)
     given = dict(variables)
     check_variables(given)
