@@ -79,7 +79,7 @@ _BOUNDS = [*(str(bound / 1000) for bound in BOUNDS), "+Inf"]
 _NODE_GAUGES = {
     "threads": "Worker threads of the nodes of this name.",
     "busy_threads": "Worker threads that run a job, at the last heartbeat.",
-    "stuck_threads": "Threads whose job goes on after its timeout.",
+    "stuck_threads": "Threads whose job is still running after its timeout.",
     "queued_jobs": "Jobs that are locked and wait for a thread.",
     "queue_size": "The most jobs that may wait for a thread.",
 }
