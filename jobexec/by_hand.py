@@ -175,7 +175,11 @@ def _check(handler: str, parameters: Sequence[Parameter], given: Mapping[str, An
             errors[each.name] = _("This argument is required.")
     if not any(each.takes == "object" for each in parameters):
         known = [each.name for each in parameters]
-        text = _("There is no such argument; it takes %(names)s.") if known else _("It takes no arguments.")
+        text = (
+            _("There is no such argument; the handler takes %(names)s.")
+            if known
+            else _("The handler takes no arguments.")
+        )
         errors |= {name: text % {"names": ", ".join(known)} for name in given if name not in known}
     if errors:
         raise InvalidArguments(handler, errors)

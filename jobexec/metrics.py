@@ -247,7 +247,7 @@ def _messages(using: str) -> Iterator[_Add]:
 
 def _batches(using: str) -> Iterator[_Add]:
     going = unfinished(using)
-    text = "Batches that are not over: operations of operators, or jobs of the project."
+    text = "Batches that are not over: actions of operators, or jobs of the project."
     yield _gauge("jobexec_batches", text, going.operations, kind="operations")
     yield _gauge("jobexec_batches", text, going.jobs, kind="jobs")
     yield _gauge("jobexec_batch_jobs_open", "Jobs that are not over, of batches of jobs that are not over.", going.open)

@@ -115,7 +115,7 @@ LABELS = {
     "misfire": _("missed times"),
     "name": _("name"),
     "new_value": _("new value"),
-    "next_look": _("next look"),
+    "next_look": _("next check"),
     "next_permit_time": _("next permit"),
     "next_time": _("next time"),
     "node": _("node"),

@@ -311,7 +311,7 @@ def test_names_that_nothing_has(alias):
     for arguments, text in (
         (
             ["--handler", "shop.jobs.chrage"],
-            "No handler has the name 'shop.jobs.chrage'. Did you mean shop.jobs.charge?",
+            "There is no handler 'shop.jobs.chrage'. Did you mean shop.jobs.charge?",
         ),
         (["--handler", "charge"], "Did you mean shop.jobs.charge"),
         (["--category", "mial"], "There is no category 'mial'. Did you mean mail?"),

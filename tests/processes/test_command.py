@@ -79,7 +79,7 @@ def test_what_is_wrong(alias, command, file, tmp_path):
 
 
 def test_check_finds_what_does_not_fit(alias, command, file):
-    assert command("check") == "Nothing is wrong.\n"
+    assert command("check") == "No problems.\n"
     command("deploy", str(file))
     command("start", "approval")
     execution = Execution.objects.using(alias).get()

@@ -143,8 +143,7 @@ class Snooze(GroupAction):
     label = gettext_lazy("Snooze…")
     form_class = SnoozeForm
     warning = gettext_lazy(
-        "Meanwhile the dashboard does not report them as a problem, and nobody is alerted of them. Their jobs still "
-        "fail."
+        "Until then, the dashboard does not report them as a problem and no alerts are sent. Their jobs still fail."
     )
 
     def decide(self, groups: list[str], using: str, data: Mapping[str, Any]) -> OperationResult:

@@ -40,7 +40,7 @@ class ArgumentField(forms.CharField):
             return _("If empty: as in the job.")
         if each.takes != "one":
             return _("A JSON list.") if each.takes == "list" else _("A JSON object.")
-        kind = _("A text.") if each.is_text else _("JSON; a text in quotes.")
+        kind = _("A text.") if each.is_text else _("JSON; put a text in quotes.")
         if each.required:
             return _("%(kind)s Required.") % {"kind": kind}
         return _("%(kind)s If empty: %(default)s.") % {"kind": kind, "default": each.default}

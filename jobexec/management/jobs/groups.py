@@ -67,7 +67,7 @@ class Decide:
 
 
 def _left(count: int) -> str:
-    text = ngettext("%(count)d group was left alone:", "%(count)d groups were left alone:", count)
+    text = ngettext("%(count)d group was skipped:", "%(count)d groups were skipped:", count)
     return text % {"count": count}
 
 

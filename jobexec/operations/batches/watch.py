@@ -30,7 +30,7 @@ _PAGE = 500  # children of a cancelled batch that a run removes
 
 
 def watch(using: str, id: UUID, idle: int) -> None:
-    """Look at a batch of jobs, in one transaction with the end of the monitor job; the next look is another job.
+    """Look at a batch of jobs, in one transaction with the end of the monitor job; the next check is another job.
 
     ``idle`` is the number of consecutive looks that found nothing new. No policy is asked: it was, about
     the calls, when the batch began.

@@ -209,7 +209,7 @@ VERBS: dict[str, Verb] = {
         JOB_TABLES,
         "delete",
         lambda count, _: ngettext("%(count)d job deleted.", "%(count)d jobs deleted.", count),
-        warning=gettext_lazy("Deleted jobs never run and cannot be restored. Running jobs are left alone."),
+        warning=gettext_lazy("Deleted jobs never run and cannot be restored. Running jobs are skipped."),
     ),
     "move_to_dead_letter": Verb(
         move_to_dead_letter,
@@ -219,7 +219,7 @@ VERBS: dict[str, Verb] = {
         optional={"reason": _text},
         warning=gettext_lazy(
             "The jobs are not retried until an operator requeues them, and each gets an incident. Running jobs are "
-            "left alone."
+            "skipped."
         ),
     ),
     "recalculate_due_date": Verb(
@@ -234,8 +234,8 @@ VERBS: dict[str, Verb] = {
         JOB_TABLES,
         "reencrypt",
         lambda count, _: ngettext(
-            "%(count)d job is encrypted with the newest key, if it is encrypted.",
-            "%(count)d jobs are encrypted with the newest key, those that are encrypted.",
+            "%(count)d job checked: if it is encrypted, it now uses the newest key.",
+            "%(count)d jobs checked: those that are encrypted now use the newest key.",
             count,
         ),
         optional={"plain": _flag},

@@ -88,8 +88,8 @@ def test_the_command(alias):
     code, text = jobs("nodes", "pause", "a", "c", alias=alias)
     assert code == Exit.LEFT_ALONE
     assert text.splitlines() == [
-        "1 node follows at its next heartbeat.",
-        "1 node was left alone:",
+        "1 node will follow at its next heartbeat.",
+        "1 node was skipped:",
         "  c  no living node has this name",
     ]
     assert states(alias) == [("a", "active", "paused"), ("b", "active", "active")]

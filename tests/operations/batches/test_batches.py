@@ -297,7 +297,7 @@ def test_what_is_refused_does_not_disturb_the_rest(alias, frozen, small):
     assert (batch.state, batch.changed, batch.skipped) == ("completed", 4, 2)
     assert tables_of(alias) == {running.id: [Job]}
     reasons = dict(BatchFailure.objects.using(alias).filter(batch=batch).values_list("job_id", "reason"))
-    assert reasons == {running.id: "it is running or queued on one", nobody: "there is no such job any more"}
+    assert reasons == {running.id: "it is running or queued on one", nobody: "the job no longer exists"}
 
 
 def test_what_fails_does_not_disturb_the_rest(alias, frozen, monkeypatch):

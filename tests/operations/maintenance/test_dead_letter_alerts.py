@@ -242,7 +242,7 @@ def test_a_node_that_looks_at_the_same_time_tells_nothing(alias, targets, frozen
 
 
 def test_it_is_all_or_nothing(alias, targets, frozen, monkeypatch):
-    """Killed before the commit: nothing is noted, and the next look tells."""
+    """Killed before the commit: nothing is noted, and the next check tells."""
     targets(team=TEAM)
     frozen.tick(1)
     die(alias)

@@ -152,7 +152,7 @@ def test_activating_what_is_not_suspended_changes_nothing(alias):
     rows = [make_job(alias), make_job(alias, due_date=LATER), make_row(DeadLetterJob, alias)]
     before = [(type(row), vars(reload(alias, row)) | {"_state": None}) for row in rows]
     result = activate([*rows, nobody := uuid7()], using=alias)
-    assert result.skipped[nobody] == "there is no such job any more"
+    assert result.skipped[nobody] == "the job no longer exists"
     assert activate(using=alias, tenant_id="t") == 0
     assert [(type(reload(alias, row)), vars(reload(alias, row)) | {"_state": None}) for row in rows] == before
 

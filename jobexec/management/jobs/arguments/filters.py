@@ -121,7 +121,7 @@ def query_of(options: Mapping[str, Any], using: str) -> JobQuery:
 def hints(query: JobQuery, using: str) -> Iterator[str]:
     """Why a query without a result may not be what was meant: names that are like known ones, and are not known."""
     if query.handler and not query.handler.endswith("*") and (found := meant(query.handler, handler_names(using))):
-        yield _("No handler has the name %(name)s. Did you mean %(meant)s?") % _of(query.handler, found)
+        yield _("There is no handler %(name)s. Did you mean %(meant)s?") % _of(query.handler, found)
     categories = get_settings().categories
     if query.category and not query.category.endswith("*") and query.category not in categories:
         found = meant(query.category, categories)

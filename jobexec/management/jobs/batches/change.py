@@ -62,7 +62,7 @@ class ChangeBatch:
 
 
 def _left(count: int) -> str:
-    return ngettext("%(count)d batch was left alone:", "%(count)d batches were left alone:", count) % {"count": count}
+    return ngettext("%(count)d batch was skipped:", "%(count)d batches were skipped:", count) % {"count": count}
 
 
 CHANGES = (
@@ -93,8 +93,8 @@ CHANGES = (
         "Requeue the dead letters of batches of jobs; a batch that has failed goes on.",
         operations.retry_batch,
         lambda count: ngettext(
-            "The failed jobs of %(count)d batch are tried again.",
-            "The failed jobs of %(count)d batches are tried again.",
+            "The failed jobs of %(count)d batch are retried.",
+            "The failed jobs of %(count)d batches are retried.",
             count,
         ),
     ),
@@ -111,7 +111,7 @@ CHANGES = (
         operations.delete_batch,
         lambda count: ngettext("%(count)d batch deleted.", "%(count)d batches deleted.", count),
         gettext_lazy(
-            "An unfinished batch is cancelled first. Completed changes remain; the record of what it left alone, and "
+            "An unfinished batch is cancelled first. Completed changes remain; the record of what it skipped, and "
             "why, is deleted."
         ),
     ),

@@ -79,7 +79,7 @@ def _say(
     if so_far.stalled:
         screen.say(_stalled(), screen.style.ERROR)
     if failures:
-        _head(screen, _("Left alone"))
+        _head(screen, _("Skipped"))
         for id, reason in failures:
             screen.say(f"  {id}  {clean(_(reason))}")
     if jobs:

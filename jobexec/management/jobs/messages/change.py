@@ -52,7 +52,7 @@ class Publish:
         if screen.json:
             screen.tell({"operation": self.name, "number": row.pk, "is_duplicate": row.is_duplicate})
         elif row.is_duplicate:
-            text = _("A message with this message id is kept already. Nothing was published.")
+            text = _("A message with this message id is already kept. Nothing was published.")
             screen.say(text, screen.style.WARNING)
         else:
             screen.say(_("Message %(number)d published.") % {"number": row.pk}, screen.style.SUCCESS)

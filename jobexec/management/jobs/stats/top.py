@@ -121,14 +121,14 @@ def _refresh(look: Look, interval: timedelta, screen: Screen, draw: Draw, keyboa
             size = shutil.get_terminal_size()  # the terminal may have been resized
             height = size.lines - 2  # a line for the keys, and the last one, after which a terminal would scroll
             shown = _lines(look, replace(screen, width=size.columns), height)[:height]
-            draw([*shown, screen.style.MIGRATE_LABEL(_("q ends, p pauses"))])
+            draw([*shown, screen.style.MIGRATE_LABEL(_("q quits, p pauses"))])
         key = keyboard.wait(seconds)
         if key == "q":
             return
         if key == "p":
             paused = not paused
             if paused:
-                draw([*shown, screen.style.MIGRATE_LABEL(_("paused: q ends, p continues"))])
+                draw([*shown, screen.style.MIGRATE_LABEL(_("paused: q quits, p resumes"))])
 
 
 def _lines(look: Look, screen: Screen, height: int) -> list[str]:

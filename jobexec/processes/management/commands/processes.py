@@ -136,4 +136,4 @@ class Command(BaseCommand):
             self.stdout.write(f"{each.instance}: {each.message}")
         if found:
             raise SystemExit(1)
-        self.stdout.write("Nothing is wrong.")
+        self.stdout.write("No problems.")
