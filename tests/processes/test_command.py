@@ -48,7 +48,7 @@ def test_deploy_start_show_and_cancel(alias, command, file):
     shown = command("show", id)
     assert "approval 4711 active" in shown
     assert "  at approve: waiting\n  task Approve it: nobody has it\n  amount = 5\n" in shown
-    assert "  Approve it (approve) is a task that nobody has claimed, since" in shown
+    assert "  Approve it (approve) is an unclaimed task, created on" in shown
     assert command("cancel", id, "--reason", "no") == "Cancelled.\n"
     assert "reason: no" in command("show", id)
     with pytest.raises(CommandError, match="has ended"):

@@ -26,15 +26,15 @@ _DEEPEST = 4
 
 #: What an execution does, for people.
 STATES = {
-    State.MOVING: gettext_lazy("moves"),
+    State.MOVING: gettext_lazy("is moving"),
     State.WAITING: gettext_lazy("waits"),
-    State.BEFORE: gettext_lazy("its job begins it"),
-    State.AFTER: gettext_lazy("its job leaves it"),
+    State.BEFORE: gettext_lazy("waits for the job that starts it"),
+    State.AFTER: gettext_lazy("waits for the job that ends it"),
     State.OUTSIDE: gettext_lazy("its job runs"),
     State.JOINED: gettext_lazy("waits for others at a join"),
-    State.SCOPE: gettext_lazy("contains others"),
+    State.SCOPE: gettext_lazy("contains other elements"),
     State.FAILED: gettext_lazy("has an incident"),
-    State.COMPENSABLE: gettext_lazy("is done, and can be undone"),
+    State.COMPENSABLE: gettext_lazy("is done and can be compensated"),
 }
 _ENDED = {
     ActivityState.COMPLETED: pgettext_lazy("an activity", "completed"),

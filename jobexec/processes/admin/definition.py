@@ -60,7 +60,7 @@ class Start(RowAction):
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         flows = queryset.filter(version=None).values_list("pk", flat=True)
-        reason = _("it is the shape of a flow, which starts in Python")
+        reason = _("it is the shape of a flow, which is started in Python")
         outcome = super().perform(queryset.exclude(version=None), using, data)
         outcome.skipped |= dict.fromkeys(flows, reason)
         return outcome

@@ -42,7 +42,7 @@ class Cancel(RowAction):
     label = gettext_lazy("Cancel…")
     form_class = ReasonForm
     dangerous = True
-    warning = gettext_lazy("Their jobs, tasks and timers are removed. A flow first undoes what its steps have done.")
+    warning = gettext_lazy("Their jobs, tasks and timers are removed. A flow first compensates its completed steps.")
     name_column = "business_key"
 
     in_background = True
@@ -69,8 +69,8 @@ class Modify(RowAction):
     form_class = ModifyForm
     dangerous = True
     warning = gettext_lazy(
-        "All changes are one step of each instance. What is started gets the variables. An instance of which nothing "
-        "is left is cancelled."
+        "All changes are made in one step of each instance. Started elements get the variables. An instance with "
+        "nothing left to do is cancelled."
     )
     name_column = "business_key"
 
@@ -100,8 +100,8 @@ class Restart(RowAction):
     label = gettext_lazy("Restart…")
     form_class = ElementsForm
     warning = gettext_lazy(
-        "Each gets a new instance of the same version, with its business key and the variables that it ended with, and "
-        "those below. Without a choice it begins at its start event."
+        "For each of them, a new instance of the same version is started, with its business key, the variables that it "
+        "ended with and the variables below. If you choose no element, it begins at its start event."
     )
     name_column = "business_key"
 

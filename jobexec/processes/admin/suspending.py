@@ -38,8 +38,8 @@ class Suspend(RowAction):
     label = gettext_lazy("Suspend…")
     form_class = SuspendForm
     warning = gettext_lazy(
-        "Their jobs do not run, and nobody can complete or claim their tasks or correlate messages. Running jobs "
-        "finish. Instances that they have called are not suspended."
+        "Their jobs do not run, their tasks cannot be claimed or completed, and messages cannot be correlated. "
+        "Running jobs finish. Instances that they have called are not suspended."
     )
     name_column = "business_key"
 
@@ -63,7 +63,7 @@ class Activate(RowAction):
     description = gettext_lazy("Activate selected %(verbose_name_plural)s…")
     label = gettext_lazy("Activate…")
     form_class = LiftForm
-    warning = gettext_lazy("This undoes the suspension of the instances themselves, also one that is only planned.")
+    warning = gettext_lazy("This lifts the suspension of the instances themselves, even if it is only planned.")
     name_column = "business_key"
 
     def operate(self, key: Any, using: str, data: Mapping[str, Any]) -> None:
@@ -97,8 +97,8 @@ class WhichForm(forms.Form):
         label=gettext_lazy("What"),
         choices=[(VERSION, gettext_lazy("This version")), (PROCESS, gettext_lazy("All versions of the process"))],
         help_text=gettext_lazy(
-            "All versions, those that are deployed later, too; of a process without a tenant, for all tenants. Flows "
-            "have no versions."
+            "All versions, including those that are deployed later; for a process without a tenant, for all tenants. "
+            "Flows have no versions."
         ),
     )
 
@@ -108,7 +108,9 @@ class SuspendDefinitionForm(WhichForm, SuspendForm):
         label=gettext_lazy("Include running instances"),
         required=False,
         initial=True,
-        help_text=gettext_lazy("Otherwise no instance can be started, and only jobs that are made later are held."),
+        help_text=gettext_lazy(
+            "Otherwise, no instance can be started, but only jobs that are created later are suspended."
+        ),
     )
     field_order = ("which", "include_instances", "at", "until")
 
@@ -161,7 +163,7 @@ class OfDefinitions(RowAction):
                 "version": CappedCount.of(running.filter(definition_id=row.pk)),
                 "process": CappedCount.of(running),
             }
-            text = _("%(definition)s: running instances %(version)s, of all versions %(process)s.")
+            text = _("%(definition)s: running instances of this version: %(version)s, of all versions: %(process)s.")
             told.append(text % values)
         return told
 
@@ -171,7 +173,7 @@ class SuspendDefinition(Suspend, OfDefinitions):
 
     form_class = SuspendDefinitionForm
     name_column = "key"
-    warning = gettext_lazy("No instance can be started, also not by a message, a timer or another process.")
+    warning = gettext_lazy("No instance can be started, not even by a message, a timer or another process.")
 
     def operate(self, key: Any, using: str, data: Mapping[str, Any]) -> None:
         row = ProcessDefinition.objects.using(using).get(pk=key)
@@ -192,7 +194,7 @@ class ActivateDefinition(Activate, OfDefinitions):
 
     form_class = ActivateDefinitionForm
     name_column = "key"
-    warning = gettext_lazy("This undoes a suspension of the very same: of the version, or of all versions.")
+    warning = gettext_lazy("This lifts a suspension of exactly what you choose: of the version, or of all versions.")
 
     def operate(self, key: Any, using: str, data: Mapping[str, Any]) -> None:
         row = ProcessDefinition.objects.using(using).get(pk=key)

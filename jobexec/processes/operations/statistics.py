@@ -66,7 +66,7 @@ def _kept(function: Callable[[str, str], T]) -> Callable[[str, str], T]:
 
 @_kept
 def tokens(using: str, definition: str) -> dict[str, int]:
-    """The executions that stand at each element. Of what contains others, only those others count."""
+    """The executions that stand at each element. Of what contains other elements, only those others count."""
     rows = Execution.objects.using(using).filter(definition_id=definition).exclude(state__in=NOT_WAITING)
     return dict(rows.order_by().values_list("element_id").annotate(Count("pk")))
 

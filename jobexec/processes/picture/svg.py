@@ -33,7 +33,7 @@ def picture(process: Process, overlay: Overlay) -> SafeString:
     return format_html(
         '<svg class="jobexec-picture" role="img" aria-label="{}" viewBox="0 0 {} {}" width="{}" height="{}">'
         "{}{}{}</svg>",
-        _("The elements of %(process)s, and where it stands") % {"process": process.name or process.key},
+        _("The elements of %(process)s and its current position") % {"process": process.name or process.key},
         *(round(each) for each in (found.width, found.height, found.width, found.height)),
         _DEFINITIONS,
         format_html_join(
