@@ -228,7 +228,7 @@ class JobLocked(JobExecError):
 
 
 class LockLost(JobExecError):
-    """The job is no longer locked by this node, so this outcome does not count."""
+    """The job is no longer locked by this node, so this outcome is discarded."""
 
 
 class NodeRefused(JobExecError):

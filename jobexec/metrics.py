@@ -247,10 +247,12 @@ def _messages(using: str) -> Iterator[_Add]:
 
 def _batches(using: str) -> Iterator[_Add]:
     going = unfinished(using)
-    text = "Batches that are not over: actions of operators, or jobs of the project."
+    text = "Batches that have not ended: actions of operators, or jobs of the project."
     yield _gauge("jobexec_batches", text, going.operations, kind="operations")
     yield _gauge("jobexec_batches", text, going.jobs, kind="jobs")
-    yield _gauge("jobexec_batch_jobs_open", "Jobs that are not over, of batches of jobs that are not over.", going.open)
+    yield _gauge(
+        "jobexec_batch_jobs_open", "Jobs that have not ended, of batches of jobs that have not ended.", going.open
+    )
 
 
 def _capped(name: str, text: str, count: CappedCount, **labels: str) -> Iterator[_Add]:

@@ -95,7 +95,7 @@ def broker_url(value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not _BROKER_URL.fullmatch(value):
-        raise ValueError("an address as 'amqp://user:password@host:5672//' or 'redis://host:6379/0', or None")
+        raise ValueError("an address such as 'amqp://user:password@host:5672//' or 'redis://host:6379/0', or None")
     return value
 
 

@@ -172,7 +172,7 @@ class JobExecutor(Service):
         # The node's row must stay while a job runs: its lease keeps other nodes from running the job too.
         for engine in engines:
             engine.heartbeat.abandon(_LOOP_STOP)
-        logger.warning("The executor stopped with jobs in hand; their locks expire with its lease")
+        logger.warning("The executor stopped while it still held jobs; their locks expire with its lease")
         return False
 
     def wake(self) -> None:

@@ -232,7 +232,7 @@ def _callback(name: str, given: Any, brought: Sequence[str], secret: bool) -> di
     fixed = _object(f"{name}: arguments", fixed, secret=secret)
     taken = sorted(fixed.keys() & set(brought))
     if taken:
-        raise InvalidJob(f"{name}: {', '.join(taken)} is given by the worker and cannot be fixed.")
+        raise InvalidJob(f"{name}: {', '.join(taken)} comes from the worker and cannot be fixed.")
     try:
         function.arguments.encode((), {**fixed, **dict.fromkeys(brought, "")}, secret=secret)
     except InvalidJob as error:
@@ -240,7 +240,7 @@ def _callback(name: str, given: Any, brought: Sequence[str], secret: bool) -> di
     if function.options.get("wait_for") is not None:
         raise InvalidJob(f"{name}: expected a function without wait_for, but {function.name} waits for a message.")
     if callable(function.options.get("resource")):
-        made = f"{function.name} makes it of its arguments"
+        made = f"{function.name} computes it from its arguments"
         raise InvalidJob(f"{name}: expected a function whose resource is a name, but {made}.")
     columns = stored_columns(function) | ({"encrypted": True} if function.encrypted else {})
     return {"handler": function.name, "kwargs": fixed, "columns": columns}

@@ -91,7 +91,7 @@ def wait_of(
 def check_wait(name: str, value: Any) -> tuple[str, str]:
     """The name and the key of a message. Raises :class:`~jobexec.exceptions.InvalidJob`."""
     if not isinstance(value, tuple | list) or len(value) != 2:
-        expected = 'the name and the key of a message, as ("approved", 4711)'
+        expected = 'the name and the key of a message, such as ("approved", 4711)'
         raise InvalidJob(f"{name}: expected {expected}, got {shown(value)}.")
     return messages.check_name(f"{name}: name", value[0]), messages.check_key(f"{name}: key", value[1])
 

@@ -18,7 +18,7 @@ class TaskOver(JobExecError):
 
 
 class InstanceOver(JobExecError):
-    """The process instance has ended, or is not there."""
+    """The process instance has ended or does not exist."""
 
 
 class InstanceRunning(JobExecError):

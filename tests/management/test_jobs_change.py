@@ -195,7 +195,10 @@ class TestWhichJobs:
         code, text = jobs("requeue", dead.pk, other.pk, nobody, alias=alias)
         assert code == 3
         assert text.splitlines()[:2] == ["1 job requeued with 3 retries.", "2 jobs were skipped:"]
-        assert f"  {other.pk}  not possible for a job that is executable" in text and f"  {nobody}  the job no longer exists" in text
+        assert (
+            f"  {other.pk}  not possible for a job that is executable" in text
+            and f"  {nobody}  the job no longer exists" in text
+        )
         code, (told,) = objects("requeue", other.pk, alias=alias)
         assert (code, told["changed"], list(told["skipped"])) == (3, [], [str(other.pk)])
 

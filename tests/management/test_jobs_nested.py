@@ -73,7 +73,7 @@ class TestBatchesOfJobs:
         assert batch.progress().open == 1
         assert jobs("batches", "cancel", batch.id, "--yes", alias=alias) == (0, "1 batch cancelled.\n")
         code, text = jobs("batches", "seal", batch.id, alias=alias)
-        assert code == 3 and "is over (cancelled)" in text
+        assert code == 3 and "has ended (cancelled)" in text
 
     def test_why(self, alias, batch):
         batch.add(jobexec.handlers.registry.get_handler("tests.work").s("secret"))

@@ -183,7 +183,7 @@ def test_an_action_is_watched_in_a_pipe(alias, monkeypatch):
     code, told = objects("nodes", "--watch", alias=alias)
     assert code == 0 and [each["name"] for each in told] == ["berlin", "berlin"] and waited == [2.0, 2.0]
     code, text = jobs("nodes", "--watch=1", "pause", "berlin", alias=alias)
-    assert code == 2 and "--watch repeats what only looks" in text
+    assert code == 2 and "--watch works only with actions that change nothing" in text
 
 
 @pytest.mark.parametrize("period", ["", "x", "0s", "-1h"])

@@ -200,7 +200,9 @@ def test_a_correlation_that_fits_two_reaches_neither(alias):
     deploy(("p.bpmn", process(WAITS, top=MESSAGE)), using=alias)
     for _ in range(2):
         start("p", business_key="4711", using=alias)
-    with pytest.raises(MismatchingMessage, match="The message 'paid' must fit one that waits for it; 2 do"):
+    with pytest.raises(
+        MismatchingMessage, match="The message 'paid' must match exactly one instance that waits for it; 2 do"
+    ):
         correlate("paid", business_key="4711", variables={"amount": 1}, using=alias)
     assert EventSubscription.objects.using(alias).filter(instance_id__isnull=False).count() == 2
     assert rows(alias, UserTask, Variable) == set()

@@ -47,7 +47,7 @@ def test_deploy_start_show_and_cancel(alias, command, file):
     assert command("list") == "approval: version 1, 1 running\n"
     shown = command("show", id)
     assert "approval 4711 active" in shown
-    assert "  at approve: waiting\n  task Approve it: nobody has it\n  amount = 5\n" in shown
+    assert "  at approve: waiting\n  task Approve it: unassigned\n  amount = 5\n" in shown
     assert "  Approve it (approve) is an unclaimed task, created on" in shown
     assert command("cancel", id, "--reason", "no") == "Cancelled.\n"
     assert "reason: no" in command("show", id)
@@ -115,7 +115,7 @@ def test_modify_restart_and_retry(alias, command, started):
     assert again.split()[1] == "active"
     assert "  a = 2\n" in command("show", again.split()[0])
     assert command("restart", id, "--after", "approve").split()[1] == "completed"
-    assert command("retry", again.split()[0]) == "0 dead letters have retries again.\n"
+    assert command("retry", again.split()[0]) == "0 dead letters were requeued.\n"
     for args, message in (
         (("modify", id, "--before", "approve"), "has ended"),
         (("modify", again.split()[0], "--before", "nothing"), "no such element"),

@@ -161,7 +161,7 @@ def test_a_wait_that_nobody_ends_is_an_incident_after_its_timeout(alias, run_job
         assert state(alias, instance) == "active"
         clock.advance(timedelta(days=4))
         run_jobs()
-    assert DeadLetterJob.objects.using(alias).get().exception_message.startswith("Nobody catches the error TIMEOUT")
+    assert DeadLetterJob.objects.using(alias).get().exception_message.startswith("Nothing catches the error TIMEOUT")
 
 
 @pytest.mark.parametrize(

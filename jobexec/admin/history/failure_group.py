@@ -95,7 +95,7 @@ class GroupAction(Action):
 
 
 class Assign(GroupAction):
-    """Note who deals with groups."""
+    """Assign groups to a user."""
 
     name = "assign"
     description = gettext_lazy("Assign selected %(verbose_name_plural)s to a user…")

@@ -81,7 +81,9 @@ class Command(BaseCommand):
             if options.get("watch") is None:
                 return action.run(options, screen)
             if options.get("nested"):
-                raise usage(f"--watch repeats what only looks, and not {action.name} {options['nested']}.")
+                raise usage(
+                    f"--watch works only with actions that change nothing, not with {action.name} {options['nested']}."
+                )
             return watch(action, options, screen)
 
 

@@ -28,10 +28,10 @@ def throw_error(moves: Moves, token: Token, error: BpmnError, during: Do = Do.BE
         _leave_behind(moves, token)
         _catch(moves, *found, code=error.code, text=error.message, variables=error.variables)
     elif moves.node(token).kind is Kind.USER_TASK and token.activity is not None:
-        raise UncaughtError(token.element, f"Nobody catches the error {error}.")
+        raise UncaughtError(token.element, f"Nothing catches the error {error}.")
     else:
         token.data = {**token.data, "again": _again(moves, token, during).name}
-        moves.report(token, "unhandledError", f"Nobody catches the error {error}.")
+        moves.report(token, "unhandledError", f"Nothing catches the error {error}.")
 
 
 def _again(moves: Moves, token: Token, during: Do) -> Do:

@@ -35,7 +35,7 @@ class TooManyMoves(StepError):
 
 
 class UncaughtError(StepError):
-    """Nobody catches the error that a user's task ended with."""
+    """Nothing catches the error that a user's task ended with."""
 
 
 class NoCondition(StepError):
@@ -47,7 +47,7 @@ class NoName(StepError):
 
 
 class BadLoop(StepError):
-    """The cardinality is no number, or the collection no list."""
+    """The cardinality is not a number, or the collection not a list."""
 
 
 class BadChange(StepError):

@@ -219,7 +219,9 @@ class _JuelParser(Parser):
             return Call(name, self._arguments(), position=position)
         if not self.at("."):
             if name in OBJECTS:
-                raise self.error(f"{name!r} is no value; expected one of its properties, such as {name}.id", position)
+                raise self.error(
+                    f"{name!r} is not a value; expected one of its properties, such as {name}.id", position
+                )
             return Name(name, position=position)
         return self._dotted(name, position)
 

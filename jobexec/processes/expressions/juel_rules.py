@@ -135,7 +135,7 @@ def to_text(value: Value) -> str:
     if kind(value) in (DATE, TIME, DATE_TIME):
         return str(value.isoformat())
     if kind(value) == RANGE:
-        raise EvaluationError("a range has no text")
+        raise EvaluationError("a range cannot be converted to a string")
     return format_duration(value)
 
 

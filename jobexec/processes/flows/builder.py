@@ -325,7 +325,7 @@ class Flow:
     def _condition(self, id: str, condition: Any) -> Term:
         if not isinstance(condition, Term):
             message = f"when: expected a condition on results of steps, got {condition!r}."
-            raise _problem(id, f"{message} What is known already can be decided by an if of Python.")
+            raise _problem(id, f"{message} If the answer is already known, use an if statement of Python.")
         self._check_term(id, condition)
         return condition
 

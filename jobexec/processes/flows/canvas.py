@@ -73,7 +73,7 @@ def parallel(*parts: Part) -> Parallel:
 
 def _checked(name: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
     if not parts:
-        raise InvalidProcess([Problem(name, "Expected one part at least.")])
+        raise InvalidProcess([Problem(name, "Expected at least one part.")])
     return parts
 
 

@@ -171,7 +171,7 @@ def correlate_message(
         note(using, "message", name, new={"instances": [str(id) for id in ids[:100]]}, tenant=tenant_id)
         rows = ProcessInstance.objects.using(using).in_bulk(ids)
     if not ids and all:
-        raise MismatchingMessage(f"The message {name!r} fits none that waits for it.")
+        raise MismatchingMessage(f"The message {name!r} matches no instance that waits for it.")
     return [rows[id] for id in ids if id in rows]
 
 

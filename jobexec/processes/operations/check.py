@@ -44,7 +44,9 @@ def _tokens_without_jobs(using: str) -> Iterator[Discrepancy]:
             found |= set(table._base_manager.using(using).filter(pk__in=ids).values_list("pk", flat=True))
         for instance, element, job in page:
             if job not in found:
-                yield Discrepancy(instance, f"The execution at {element} waits for the job {job}, which is not there.")
+                yield Discrepancy(
+                    instance, f"The execution at {element} waits for the job {job}, which does not exist."
+                )
 
 
 def _jobs_without_tokens(using: str) -> Iterator[Discrepancy]:
@@ -111,7 +113,7 @@ def _empty_scopes(using: str) -> Iterator[Discrepancy]:
         standing = set(found.values_list("instance_id", flat=True))
         for pk in instances:
             if pk not in standing:
-                yield Discrepancy(pk, "The instance is running, and has no execution.")
+                yield Discrepancy(pk, "The instance is running, but has no execution.")
 
 
 def _stuck_at_joins(using: str) -> Iterator[Discrepancy]:
@@ -124,7 +126,9 @@ def _stuck_at_joins(using: str) -> Iterator[Discrepancy]:
         moving = set(others.values_list("instance_id", flat=True))
         for instance in page:
             if instance not in moving:
-                yield Discrepancy(instance, "All of its executions have arrived at joins, and nobody else can come.")
+                yield Discrepancy(
+                    instance, "All of its executions have arrived at joins, and no other execution can arrive."
+                )
 
 
 def _pages(rows: QuerySet[Any, T]) -> Iterator[list[T]]:

@@ -41,7 +41,7 @@ def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | N
         if done is not None:
             note_instance(database, id, {"reason": reason})
     if done is None:
-        raise InstanceOver(f"The process instance {id} has ended, is not there, or was called by another one.")
+        raise InstanceOver(f"The process instance {id} has ended, does not exist, or was called by another one.")
 
 
 @audited
@@ -72,4 +72,4 @@ def set_variables(instance: ProcessInstance | UUID, variables: Mapping[str, Any]
         if done:
             note_instance(database, id, given)
     if not done:
-        raise InstanceOver(f"The process instance {id} has ended, or is not there.")
+        raise InstanceOver(f"The process instance {id} has ended or does not exist.")

@@ -88,7 +88,7 @@ def modify_instance(
         if done is not None:
             note_instance(database, id, {"commands": told(commands), "reason": reason})
     if done is None:
-        raise InstanceOver(f"The process instance {id} has ended, is being compensated, or is not there.")
+        raise InstanceOver(f"The process instance {id} has ended, is being compensated, or does not exist.")
 
 
 @audited

@@ -60,7 +60,7 @@ def time_to_live(text: str, end: datetime) -> timedelta:
         found = isodate.parse_duration(text.strip())
         return _checked(found if isinstance(found, timedelta) else found.totimedelta(start=end), end)
     except (ValueError, OverflowError):
-        raise ValueError(f"expected a number of days, or a duration as P180D, got {text!r}") from None
+        raise ValueError(f"expected a number of days, or a duration such as P180D, got {text!r}") from None
 
 
 def _checked(age: timedelta, end: datetime) -> timedelta:

@@ -62,7 +62,7 @@ class Reading:
         if found is None or isinstance(found, Expression):
             return found
         marks = "'='" if self.is_zeebe else "'${'"
-        element.problem(f"The {what} {text!r} is no expression; one begins with {marks}.")
+        element.problem(f"The {what} {text!r} is not an expression; expressions begin with {marks}.")
         return None
 
     def feel(self, element: Element, text: str | None) -> Value:

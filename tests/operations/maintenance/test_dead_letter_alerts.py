@@ -300,7 +300,7 @@ def test_a_subject_is_one_line(configure, mailoutbox):
 
 def test_a_target_that_is_gone(configure):
     configure(DEAD_LETTER_ALERTS={})
-    with pytest.raises(DoNotRetry, match="DEAD_LETTER_ALERTS has no 'team' any more"):
+    with pytest.raises(DoNotRetry, match="DEAD_LETTER_ALERTS no longer has 'team'"):
         alert_delivery.deliver("default", "1", "team", [GROUP], 0)
 
 

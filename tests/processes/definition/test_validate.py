@@ -89,7 +89,7 @@ CASES = {
     ),
     "an event-based gateway with one flow": (
         "start -> g~ -> m -> end\nm = catch message m",
-        "g: An event-based gateway needs two flows at least.",
+        "g: An event-based gateway needs at least two flows.",
     ),
     "a task behind an event-based gateway": (
         "start -> g~ -> m -> end\ng -> a -> end\nm = catch message m",
@@ -171,11 +171,11 @@ CASES = {
     ),
     "a boundary event on a gateway": (
         "start -> x? -> end\nb = boundary x timer in PT1H",
-        "b: 'x' is no activity of its scope that can have boundary events.",
+        "b: 'x' is not an activity of its scope that can have boundary events.",
     ),
     "a boundary event on an event sub-process": (
         "start -> end\nh = eventsub\nh: s -> e\ns = start message m\nb = boundary h timer in PT1H",
-        "b: 'h' is no activity of its scope that can have boundary events.",
+        "b: 'h' is not an activity of its scope that can have boundary events.",
     ),
     "an error that does not interrupt": (
         "start -> a -> end\nb = boundary a error E1 keep",
@@ -207,13 +207,13 @@ CASES = {
     ),
     "a link to nowhere": (
         "start -> j\nj = throw link L",
-        "j: 0 link events of its scope catch 'L'; it must be one.",
+        "j: 0 link events of its scope catch 'L'; expected exactly one.",
     ),
     "a link to two": (
         "start -> j\nj = throw link L\nk = catch link L\nl = catch link L\nk -> end\nl -> end",
-        "j: 2 link events of its scope catch 'L'; it must be one.; "
-        "k: 2 link events of its scope catch 'L'; it must be one.; "
-        "l: 2 link events of its scope catch 'L'; it must be one.",
+        "j: 2 link events of its scope catch 'L'; expected exactly one.; "
+        "k: 2 link events of its scope catch 'L'; expected exactly one.; "
+        "l: 2 link events of its scope catch 'L'; expected exactly one.",
     ),
     "a loop without an end": (
         "start -> a -> end\na = task seq",
@@ -257,15 +257,15 @@ CASES = {
     ),
     "undone by nothing": (
         "start -> a -> end\na = task undo=b",
-        "a: 'b' is no activity for compensation in its scope.",
+        "a: 'b' is not an activity for compensation in its scope.",
     ),
     "undone by a plain task": (
         "start -> a -> b -> end\na = task undo=b",
-        "a: 'b' is no activity for compensation in its scope.",
+        "a: 'b' is not an activity for compensation in its scope.",
     ),
     "undone from another scope": (
         "start -> sub -> end\nsub: s -> a -> e\na = task undo=b\nb = task compensation",
-        "a: 'b' is no activity for compensation in its scope.",
+        "a: 'b' is not an activity for compensation in its scope.",
     ),
     "a compensation of nothing": (
         "start -> a -> end\nb = task compensation",
@@ -273,7 +273,7 @@ CASES = {
     ),
     "a compensation of an unknown activity": (
         "start -> undo -> end\nundo = throw compensate b",
-        "undo: 'b' is no activity of this process.",
+        "undo: 'b' is not an activity of this process.",
     ),
 }
 
@@ -311,11 +311,11 @@ CHANGED = {
     ),
     "a parent that does not exist": (
         ("start -> a -> end", "a", {"parent": "b"}),
-        "a: Its parent 'b' is no sub-process of this process.",
+        "a: Its parent 'b' is not a sub-process of this process.",
     ),
     "a parent that is no sub-process": (
         ("start -> a -> end", "a", {"parent": "end"}),
-        "a: Its parent 'end' is no sub-process of this process.",
+        "a: Its parent 'end' is not a sub-process of this process.",
     ),
     "a sub-process in itself": (
         ("start -> sub -> end\nsub: s -> e", "sub", {"parent": "sub"}),
@@ -323,7 +323,7 @@ CHANGED = {
     ),
     "a default that is no flow of the node": (
         ("start -> a -> end", "a", {"default": "start>a"}),
-        "a: Its default 'start>a' is no flow that leaves it.",
+        "a: Its default 'start>a' is not a flow that leaves it.",
     ),
     "a default with a condition": (
         ("start -> a\na -[x]-> b\na -[y]-> c", "a", {"default": "a>b"}),
@@ -335,15 +335,15 @@ CHANGED = {
     ),
     "a boundary event that is attached to nothing": (
         ("start -> a -> end\nb = boundary a timer in PT1H", "b", {"attached_to": None}),
-        "b: A boundary event, and nothing else, is attached to an activity.",
+        "b: Only boundary events are attached to activities, and each of them is.",
     ),
     "a task that is attached": (
         ("start -> a -> b -> end", "b", {"attached_to": "a"}),
-        "b: A boundary event, and nothing else, is attached to an activity.",
+        "b: Only boundary events are attached to activities, and each of them is.",
     ),
     "a boundary event of another scope": (
         ("start -> sub -> end\nsub: s -> a -> e\nb = boundary a timer in PT1H", "b", {"parent": None}),
-        "b: 'a' is no activity of its scope that can have boundary events.",
+        "b: 'a' is not an activity of its scope that can have boundary events.",
     ),
     "a service task without work": (
         ("start -> a -> end\na = service x", "a", {"work": None}),
@@ -457,7 +457,7 @@ def test_all_problems_come_with_their_lines():
     with pytest.raises(InvalidProcess) as caught:
         validate(model(text, check=False))
     assert [str(problem) for problem in caught.value.problems] == [
-        "line 1: a: 'c' is no activity for compensation in its scope.",
+        "line 1: a: 'c' is not an activity for compensation in its scope.",
         "line 1: end: To throw an error needs a code.",
         "line 3: b: No flow leads to it.",
     ]

@@ -49,7 +49,7 @@ CASES = {
     "an empty script": ('<scriptTask id="x" scriptFormat="juel"><script/></scriptTask>', "The script is empty"),
     "a script that is text": (
         '<scriptTask id="x" scriptFormat="juel"><script>a + 1</script></scriptTask>',
-        "The script 'a + 1' is no expression; one begins with '${'",
+        "The script 'a + 1' is not an expression; expressions begin with '${'",
     ),
     "shell": ('<serviceTask id="x" flowable:type="shell"/>', "models cannot start programs"),
     "mail": ('<serviceTask id="x" camunda:type="mail"/>', "send mail in a registered handler"),

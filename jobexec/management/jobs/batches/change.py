@@ -78,7 +78,7 @@ CHANGES = (
     ),
     ChangeBatch(
         "activate",
-        "Continue batches; a missing job that a batch needs for that is created again.",
+        "Continue batches; a missing job that a batch needs is created again.",
         operations.activate_batch,
         lambda count: ngettext("%(count)d batch continues.", "%(count)d batches continue.", count),
     ),
@@ -100,14 +100,14 @@ CHANGES = (
     ),
     ChangeBatch(
         "cancel",
-        "End batches where they are; completed changes remain.",
+        "Cancel batches; completed changes remain.",
         operations.cancel_batch,
         lambda count: ngettext("%(count)d batch cancelled.", "%(count)d batches cancelled.", count),
         gettext_lazy("Nothing more is changed. Completed changes remain."),
     ),
     ChangeBatch(
         "delete",
-        "Delete batches with the record of what they left alone; an unfinished batch is cancelled first.",
+        "Delete batches with the record of what they skipped; an unfinished batch is cancelled first.",
         operations.delete_batch,
         lambda count: ngettext("%(count)d batch deleted.", "%(count)d batches deleted.", count),
         gettext_lazy(

@@ -34,7 +34,11 @@ class Publish:
         add("message", metavar="NAME", help="its name")
         add("key", metavar="KEY", help="its key")
         add("--payload", type=_json, metavar="JSON", help="what the jobs receive; default: null")
-        add("--ttl", metavar="DURATION", help="keep it for jobs that wait later: seconds, or as PT1H")
+        add(
+            "--ttl",
+            metavar="DURATION",
+            help="keep it for jobs that wait later: seconds, or an ISO 8601 duration such as PT1H",
+        )
         add("--message-id", metavar="ID", help="ignore it while a message with this id is kept")
         add("--tenant", default="", metavar="TENANT", help="the tenant of the jobs; default: none")
 

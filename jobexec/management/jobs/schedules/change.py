@@ -113,7 +113,7 @@ CHANGES = (
     ),
     ChangeSchedule(
         "delete",
-        "Delete schedules; existing jobs are left alone.",
+        "Delete schedules; existing jobs are not affected.",
         schedules.delete_schedule,
         lambda count: ngettext("%(count)d schedule deleted.", "%(count)d schedules deleted.", count),
         gettext_lazy(

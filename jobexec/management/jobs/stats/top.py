@@ -38,7 +38,7 @@ class Top:
 
     name = "top"
     help = (
-        "Show what runs now, as much as fits, and refresh it: q or Ctrl-C ends, p pauses. Otherwise the same as stats."
+        "Show what runs now, as much as fits, and refresh it: q or Ctrl-C quits, p pauses. Otherwise the same as stats."
     )
     positionals = ""
 
@@ -64,7 +64,7 @@ class Top:
 
 def add_watch(parser: ArgumentParser) -> None:
     """Add the option ``--watch`` to an action that only looks."""
-    help = "repeat it every SECONDS, by default 2: q or Ctrl-C ends, p pauses"
+    help = "repeat it every SECONDS, by default 2: q or Ctrl-C quits, p pauses"
     parser.add_argument("--watch", nargs="?", type=_seconds, const=_USUAL, metavar="SECONDS", help=help)
 
 

@@ -83,7 +83,9 @@ def compensation_has_handlers(process: Process) -> Iterator[Problem]:
     used = {node.compensated_by for node in process.nodes}
     for node in process.nodes:
         if node.compensated_by is not None and not _compensates(process, node):
-            yield Problem(node.id, f"{node.compensated_by!r} is no activity for compensation in its scope.", node.line)
+            yield Problem(
+                node.id, f"{node.compensated_by!r} is not an activity for compensation in its scope.", node.line
+            )
         if node.for_compensation and node.id not in used:
             yield Problem(node.id, "It is for compensation, and no activity names it.", node.line)
 
@@ -99,7 +101,7 @@ def thrown_compensation_is_possible(process: Process) -> Iterator[Problem]:
             continue
         activity = process.find(node.event.activity)
         if activity is None or not activity.is_activity:
-            yield Problem(node.id, f"{node.event.activity!r} is no activity of this process.", node.line)
+            yield Problem(node.id, f"{node.event.activity!r} is not an activity of this process.", node.line)
 
 
 def listeners_call_something(process: Process) -> Iterator[Problem]:

@@ -107,10 +107,12 @@ def start_messages_differ(process: Process) -> Iterator[Problem]:
 def boundary_events_are_attached(process: Process) -> Iterator[Problem]:
     for node in process.nodes:
         if (node.kind is Kind.BOUNDARY_EVENT) != (node.attached_to is not None):
-            yield Problem(node.id, "A boundary event, and nothing else, is attached to an activity.", node.line)
+            yield Problem(node.id, "Only boundary events are attached to activities, and each of them is.", node.line)
         elif node.attached_to is not None and not _can_be_attached(process, node):
             yield Problem(
-                node.id, f"{node.attached_to!r} is no activity of its scope that can have boundary events.", node.line
+                node.id,
+                f"{node.attached_to!r} is not an activity of its scope that can have boundary events.",
+                node.line,
             )
 
 
@@ -169,7 +171,7 @@ def links_meet(process: Process) -> Iterator[Problem]:
         ]
         if len(targets) != 1:
             yield Problem(
-                node.id, f"{len(targets)} link events of its scope catch {name!r}; it must be one.", node.line
+                node.id, f"{len(targets)} link events of its scope catch {name!r}; expected exactly one.", node.line
             )
 
 
