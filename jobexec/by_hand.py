@@ -45,7 +45,7 @@ _WORDS: dict[Any, Any] = {
     int: gettext_lazy("a whole number"),
     float: gettext_lazy("a number"),
     bool: gettext_lazy("true or false"),
-    str: gettext_lazy("a text"),
+    str: gettext_lazy("a string"),
     list: gettext_lazy("a list"),
     dict: gettext_lazy("an object"),
     type(None): gettext_lazy("null"),

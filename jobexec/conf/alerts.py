@@ -102,7 +102,7 @@ def _mail(value: Any) -> tuple[str, ...]:
 
 def _secret(value: Any) -> bytes:
     """A text, or ``whsec_`` and base64 as in Standard Webhooks."""
-    expected = f"a text of at least {_SHORTEST_SECRET} characters, or 'whsec_' and base64"
+    expected = f"a string of at least {_SHORTEST_SECRET} characters, or 'whsec_' and base64"
     if not isinstance(value, str) or len(value) < _SHORTEST_SECRET:
         raise ValueError(expected)
     if not value.startswith("whsec_"):

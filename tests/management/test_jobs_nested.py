@@ -159,7 +159,7 @@ class TestIncidents:
         code, text = jobs("incidents", "annotate", uuid4(), "x", alias=alias)
         assert code == 3 and "1 incident was skipped:" in text and "There is no incident" in text
         code, text = jobs("incidents", "annotate", incident.pk, "x" * 4001, alias=alias)
-        assert code == 2 and "annotation: expected a text of at most 4000" in text
+        assert code == 2 and "annotation: expected a string of at most 4000" in text
 
 
 class TestDefinitions:

@@ -102,7 +102,7 @@ def _priority(name: str, value: Any) -> int:
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidJob(f"{name}: expected a text, got {value!r}.")
+        raise InvalidJob(f"{name}: expected a string, got {value!r}.")
     return value
 
 

@@ -147,7 +147,7 @@ def parse(source: str) -> Node:
             literal, at = literal + found[0][1:], found.end()
             continue
         if mark not in ("", found["mark"]):
-            raise InvalidExpression("${...} and #{...} cannot be mixed in one text", source, found.start())
+            raise InvalidExpression("${...} and #{...} cannot be mixed in one string", source, found.start())
         mark = found["mark"]
         parser = _JuelParser(source, _LEXER.tokens(source, found.end(), "}"))
         if literal:

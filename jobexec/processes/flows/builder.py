@@ -170,7 +170,7 @@ class Flow:
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, str) or not 0 < len(self.key) <= _LONGEST:
-            raise _problem("flow", f"Its name is a text of 1 to {_LONGEST} characters, not {self.key!r}.")
+            raise _problem("flow", f"Its name is a string of 1 to {_LONGEST} characters, not {self.key!r}.")
         for name in self.variables:
             self._check_name(name)
         self._ids = {*_RESERVED, *self.variables}
@@ -234,7 +234,7 @@ class Flow:
         if not isinstance(message, str) or not message:
             raise _problem("wait", f"Expected the name of a message, got {message!r}.")
         if not isinstance(key, Term | str | int) or key == "" or isinstance(key, bool):
-            raise _problem("wait", f"key: expected a text, a number or the result of a step, got {key!r}.")
+            raise _problem("wait", f"key: expected a string, a number or the result of a step, got {key!r}.")
         key = key if isinstance(key, Term) else str(key)
         of = self._new(name, message, after, when)
         return self._added(Wait(*of, message=message, key=key, timeout=_duration("wait", timeout)))

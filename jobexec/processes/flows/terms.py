@@ -144,7 +144,7 @@ def literal(value: object) -> str:
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
     raise _wrong(
-        f"A condition compares with a text, a number, True, False, None or another result, not with {value!r}."
+        f"A condition compares with a string, a number, True, False, None or another result, not with {value!r}."
     )
 
 

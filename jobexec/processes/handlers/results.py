@@ -39,7 +39,9 @@ def check_variables(variables: Mapping[str, Any]) -> None:
     most = get_settings().processes.max_value_size
     for name, value in variables.items():
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
-            raise InvalidJob(f"The name of a variable is a text of 1 to {_LONGEST_NAME} characters, not {shown(name)}.")
+            raise InvalidJob(
+                f"The name of a variable is a string of 1 to {_LONGEST_NAME} characters, not {shown(name)}."
+            )
         check_json(name, value)
         size = _size(value)
         if size > most:

@@ -308,7 +308,7 @@ class TestFromTheCode:
         ("options", "said"),
         [
             ({"schedule": "61 * * * *"}, "the field minute is wrong"),
-            ({"schedule": ""}, "expected a text"),
+            ({"schedule": ""}, "expected a string"),
             ({"schedule": "R/PT1H", "timezone": "Europe/Atlantis"}, "timezone: expected"),
             ({"schedule": "R/PT1H", "misfire": "later"}, "misfire: expected one of 'skip', 'once', 'all'"),
             ({"timezone": "UTC"}, "only valid with a schedule"),

@@ -278,7 +278,7 @@ def test_a_suspension_of_a_definition_of_a_tenant_that_is_broken_means_nothing(a
 
 
 def test_what_a_definition_of_a_tenant_is(alias):
-    with pytest.raises(ValueError, match="tenant_id: expected a text"):
+    with pytest.raises(ValueError, match="tenant_id: expected a string"):
         suspend(using=alias, **KEY, tenant_id=7)
-    with pytest.raises(ValueError, match="process_definition_key: expected a text that is not empty"):
+    with pytest.raises(ValueError, match="process_definition_key: expected a string that is not empty"):
         suspend(using=alias, process_definition_key="", tenant_id="acme")

@@ -285,7 +285,7 @@ def test_evaluation_errors(source, position, reason):
         ("${a.}", 4, "expected a name, found the end"),
         ("${a.1}", 3, "expected an operator or the end, found 0.1"),
         ("${a ? b}", 7, "expected ':', found the end"),
-        ("${'abc}", 2, "the text that begins with ' has no end"),
+        ("${'abc}", 2, "the string that begins with ' has no end"),
         (r"${'\n'}", 2, "is not an escape of JUEL"),
         ("${a @ b}", 4, "unexpected character '@'"),
         ("${a = b}", 4, "unexpected character '='"),

@@ -118,7 +118,9 @@ async def start(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponseBa
     if body["runtimeInstructions"]:
         raise Refused(INVALID_ARGUMENT, "runtimeInstructions: expected none: an instance goes on to its end.")
     if not body["processDefinitionKey"] and not body["processDefinitionId"].strip():
-        raise Refused(INVALID_ARGUMENT, "processDefinitionId: expected a text, or a processDefinitionKey, got neither.")
+        raise Refused(
+            INVALID_ARGUMENT, "processDefinitionId: expected a string, or a processDefinitionKey, got neither."
+        )
     if not body["awaitCompletion"]:
         return await _start_only(request, body=body)
     hub, client = long_polling.of(database()), client_of(request).key
