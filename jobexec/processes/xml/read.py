@@ -21,12 +21,12 @@ _REFUSED = {
     "resource": "name users and groups at the task",
     "partnerEntity": "it has no meaning here",
     "endPoint": "web services are not called; use a registered handler",
-    "choreography": "choreographies are not executed",
-    "globalTask": "global tasks are not executed",
-    "globalUserTask": "global tasks are not executed",
-    "globalScriptTask": "global tasks are not executed",
-    "globalManualTask": "global tasks are not executed",
-    "globalBusinessRuleTask": "global tasks are not executed",
+    "choreography": "choreographies are not supported",
+    "globalTask": "global tasks are not supported",
+    "globalUserTask": "global tasks are not supported",
+    "globalScriptTask": "global tasks are not supported",
+    "globalManualTask": "global tasks are not supported",
+    "globalBusinessRuleTask": "global tasks are not supported",
 }
 
 
@@ -52,7 +52,7 @@ def _read_model(root: Element, reading: Reading) -> Model:
             each.get("name")
             _read_referred(each)
     for each in root.children(*_REFUSED):
-        each.problem(f"The element {each.shown} is not executed: {_REFUSED[each.name]}.")
+        each.problem(f"The element {each.shown} is not supported: {_REFUSED[each.name]}.")
         each.discard()
     for each in root.children("documentation", "relationship"):
         each.discard()

@@ -108,35 +108,35 @@ CASES = {
     ),
     "an error on a catching event": (
         "start -> m -> end\nm = catch error E1",
-        "m: This is not executed here: an intermediateCatchEvent with error.",
+        "m: This is not supported here: an intermediateCatchEvent with error.",
     ),
     "a catching event without anything": (
         "start -> m -> end\nm = catch",
-        "m: This is not executed here: an intermediateCatchEvent without an event definition.",
+        "m: This is not supported here: an intermediateCatchEvent without an event definition.",
     ),
     "a compensation on a boundary event": (
         "start -> a -> end\nb = boundary a compensate",
-        "b: This is not executed here: a boundaryEvent with compensate.",
+        "b: This is not supported here: a boundaryEvent with compensate.",
     ),
     "an error that starts a process": (
         "start -> a -> end\nstart = start error E1",
-        "start: This is not executed here: a startEvent with error.",
+        "start: This is not supported here: a startEvent with error.",
     ),
     "a message that starts a sub-process": (
         "start -> sub -> end\nsub: s -> e\ns = start message m",
-        "s: This is not executed here: a startEvent with message.",
+        "s: This is not supported here: a startEvent with message.",
     ),
     "an event sub-process that starts plainly": (
         "start -> end\nh = eventsub\nh: s -> e",
-        "s: This is not executed here: a startEvent without an event definition.",
+        "s: This is not supported here: a startEvent without an event definition.",
     ),
     "a failure that starts an event sub-process": (
         "start -> end\nh = eventsub\nh: s -> e\ns = start failure",
-        "s: This is not executed here: a startEvent with failure.",
+        "s: This is not supported here: a startEvent with failure.",
     ),
     "a terminate event in the middle": (
         "start -> t -> end\nt = throw terminate",
-        "t: This is not executed here: an intermediateThrowEvent with terminate.",
+        "t: This is not supported here: an intermediateThrowEvent with terminate.",
     ),
     "a message without a name": (
         "start -> m -> end\nm = catch message",

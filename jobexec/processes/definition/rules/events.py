@@ -44,7 +44,7 @@ def triggers_fit(process: Process) -> Iterator[Problem]:
     for node in process.nodes:
         if node.kind in EVENTS and node.trigger not in _allowed(process, node):
             what = f"with {node.trigger}" if node.trigger else "without an event definition"
-            yield Problem(node.id, f"This is not executed here: {a(node.kind)} {what}.", node.line)
+            yield Problem(node.id, f"This is not supported here: {a(node.kind)} {what}.", node.line)
 
 
 def _allowed(process: Process, node: Node) -> frozenset[Trigger | None]:
