@@ -74,7 +74,7 @@ LABELS = {
     "expression": _("expression"),
     "failed_activity_id": _("failed activity id"),
     "target": _("target"),
-    "told_until": _("told until"),
+    "told_until": _("alerted until"),
     "alert_time": _("time of the alert"),
     "fingerprint": _("fingerprint"),
     "fire_time": _("fire time"),

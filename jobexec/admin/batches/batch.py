@@ -197,7 +197,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
     def dead(self, batch: Batch) -> int | str:
         return batch.failed if batch.of_jobs else display.NONE
 
-    @admin.display(description=gettext_lazy("figures"))
+    @admin.display(description=gettext_lazy("job counts"))
     def figures(self, batch: Batch) -> str | SafeString:
         values = {"completed": batch.changed, "failed": batch.failed, "cancelled": batch.skipped}
         values["open"] = max(0, batch.total - sum(values.values()))
@@ -211,7 +211,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         )
         return format_html_join(" · ", "{}", ((link,) for link in links))
 
-    @admin.display(description=gettext_lazy("what follows"))
+    @admin.display(description=gettext_lazy("follow-ups"))
     def follows(self, batch: Batch) -> str | SafeString:
         return display.json_text(redact_batch(batch)) if batch.arguments else display.NONE
 
