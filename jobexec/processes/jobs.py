@@ -104,7 +104,7 @@ def take_items(context: JobContext, root: str, token: str) -> None:
 
 @job(name=NOT_GATHERED, atomic=True)
 def fail_items(context: JobContext, root: str, token: str) -> None:
-    """Some items have failed for good. If nobody catches that, their dead letters wait for an operator."""
+    """Some items have failed for good. If no event catches that, their dead letters wait for an operator."""
 
     def event(tokens: Tokens) -> JobFailed | None:
         found = tokens.tokens.get(UUID(token))

@@ -1,4 +1,4 @@
-"""Batches of a project's own jobs: begin, add children, seal, retry what failed."""
+"""Batches of a project's own jobs: begin them, add children, seal them and retry failed jobs."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _locked(using: str, id: UUID, *, alone: bool = False) -> Batch | None:
 
 
 def figures(batch: Batch) -> Figures:
-    """What is added up."""
+    """The sums of the tallies."""
     return Figures(batch.total, batch.changed, batch.failed, batch.skipped)
 
 
@@ -82,7 +82,7 @@ def fold(using: str, batch: Batch) -> int:
 
 
 def _decide(using: str, batch: Batch, now: datetime) -> bool:
-    """End the batch if it is over, and make the calls whose conditions hold; return whether it has ended."""
+    """End the batch if it is finished, and make the calls whose conditions hold; return whether it has ended."""
     late = batch.deadline is not None and batch.deadline <= now
     if late or (batch.state == BatchState.RUNNING and not figures(batch).open):
         # A run that another node has taken over may still be adding jobs: after waiting for it, count again.

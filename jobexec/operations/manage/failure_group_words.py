@@ -1,4 +1,4 @@
-"""What is said after a decision about groups of failures, in the admin and by ``manage.py jobs``."""
+"""Success messages for changes to groups of failures, in the admin and in ``manage.py jobs``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The registry of what operators do to jobs: batches, the admin's actions and ``manage.py jobs`` are made of it.
+"""The registry of operators' verbs, used by batches, the admin's actions and ``manage.py jobs``.
 
-A verb that is added here can be done by a batch. An action of the admin adds its form and where it is offered; the
-command adds its name and options.
+A verb that is added here can be performed by a batch. An action of the admin adds its form and where it is offered;
+the command adds its name and options.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Verb:
         return {name: readers[name](name, value) for name, value in arguments.items()}
 
     def act(self, target: Target, arguments: Mapping[str, Any], using: str) -> OperationResult:
-        """Do it to these jobs."""
+        """Perform the verb on these jobs."""
         result: OperationResult = self.function(target, using=using, **self.read(arguments))
         return result
 

@@ -65,7 +65,7 @@ class DrawnAdmin(ProcessTableAdmin):
         raise NotImplementedError
 
     def overlay_of(self, request: HttpRequest, row: Any) -> Overlay:
-        """What stands at the elements."""
+        """The overlay of the diagram."""
         raise NotImplementedError
 
     def diagram_view(self, request: HttpRequest, object_id: str) -> HttpResponse:

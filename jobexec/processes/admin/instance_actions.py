@@ -61,7 +61,7 @@ class Cancel(RowAction):
 
 
 class Modify(RowAction):
-    """Change where instances stand."""
+    """Modify running instances."""
 
     name = permission = "modify"
     description = gettext_lazy("Modify selected %(verbose_name_plural)s…")

@@ -1,4 +1,4 @@
-"""Tasks of people."""
+"""User tasks."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class MineFilter(YesNoFilter):
 
 
 class AssigneeFilter(TextFilter):
-    """By the name of the user who has them."""
+    """By the name of the assignee."""
 
     title = gettext_lazy("assignee")
     parameter_name = column = "assignee"
@@ -106,7 +106,7 @@ class AssigneeFilter(TextFilter):
 
 @admin.register(UserTask)
 class UserTaskAdmin(ProcessTableAdmin):
-    """Tasks that wait for somebody."""
+    """The admin of open user tasks."""
 
     list_display = ("task", "assignee", "process", "due", "priority", "age", "tenant_id")
     list_filter = (MineFilter, AssigneeFilter)

@@ -1,4 +1,4 @@
-"""Errors, failures and escalations: who catches them."""
+"""Errors, failures and escalations, and the events that catch them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _leave_behind(moves: Moves, token: Token) -> None:
 
 
 def fail(moves: Moves, token: Token, message: str) -> bool:
-    """The job of a token failed for good. Returns whether somebody catches that."""
+    """The job of a token failed for good. Returns whether an event catches that."""
     found = _catcher(moves, token, lambda catchers: _by_code(catchers, Trigger.FAILURE, None))
     if found is not None:
         token.job = None

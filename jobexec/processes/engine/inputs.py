@@ -68,7 +68,7 @@ class JobDone:
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """A job that a token waits for has no retries left. Not accepted if nobody catches that: it is a dead letter."""
+    """A job that a token waits for has no retries left. Not accepted if no event catches that: it is a dead letter."""
 
     token: UUID
     job: UUID
@@ -138,7 +138,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Modified:
-    """An operator changes where an instance stands. If nothing is left of it, it is cancelled for this reason."""
+    """An operator modifies an instance. If nothing is left of it, it is cancelled for this reason."""
 
     instance: UUID
     commands: tuple[Command, ...]

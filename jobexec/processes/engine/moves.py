@@ -77,7 +77,7 @@ class Moves:
         return self._processes[id]
 
     def node(self, token: Token) -> Node:
-        """Where a token stands."""
+        """The element that a token is at."""
         return self.process(token).node(token.element)
 
     def options(self, token: Token) -> JobOptions:

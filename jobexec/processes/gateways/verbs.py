@@ -103,7 +103,7 @@ def cancel(using: str, row: ProcessInstance, reason: str = "") -> None:
 
 
 def modify(using: str, row: ProcessInstance, commands: Sequence[Command], reason: str = "") -> None:
-    """Change where an instance stands, in one step. Raises InstanceOver, and StepError for what does not fit."""
+    """Modify an instance in one step. Raises InstanceOver, and StepError for what does not fit."""
     check_storable("reason", reason)
     _check_number(commands)
     modifying.modify_instance(row, commands, reason[:4000], using=using)

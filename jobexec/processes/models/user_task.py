@@ -1,4 +1,4 @@
-"""Tasks of people."""
+"""User tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look for rows of processes that do not fit together: what a step leaves behind always does."""
+"""Find inconsistent rows of processes. The rows that a step leaves are always consistent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Discrepancy(NamedTuple):
 
 
 def check(*, using: str | None = None) -> list[Discrepancy]:
-    """All discrepancies. Rows that a running step changes meanwhile may be among them: look twice."""
+    """All discrepancies. Rows that a running step is changing may be among them: check twice."""
     database = using or router.db_for_write(ProcessInstance)
     looks = (_tokens_without_jobs, _jobs_without_tokens, _of_nobody, _of_ended, _empty_scopes, _stuck_at_joins)
     return [each for look in looks for each in look(database)]
@@ -117,7 +117,7 @@ def _empty_scopes(using: str) -> Iterator[Discrepancy]:
 
 
 def _stuck_at_joins(using: str) -> Iterator[Discrepancy]:
-    """Instances in which all have arrived at joins: nobody is left for whom a join could wait."""
+    """Instances in which all executions have arrived at joins: there is none left that a join could wait for."""
     rows = Execution.objects.using(using)
     arrived = rows.filter(state=State.JOINED.value).order_by("instance_id")
     for page in _pages(arrived.values_list("instance_id", flat=True).distinct()):

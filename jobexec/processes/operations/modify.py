@@ -1,4 +1,4 @@
-"""Change by hand where an instance stands, and run one again that has ended."""
+"""Modify running instances, and restart those that have ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Modification:
         self.commands: tuple[Command, ...] = ()
 
     def cancel(self, element: str, *, activity: UUID | None = None) -> Modification:
-        """End all that stands at an element, with its jobs, tasks and incidents, and a scope that is empty then.
+        """Cancel everything at an element, with its jobs, tasks and incidents, and a scope that is then empty.
 
         ``activity``: only this arrival (``Execution.activity_id``), such as one instance of a multi-instance.
         """
@@ -69,7 +69,7 @@ class Modification:
 
 
 def modify(instance: ProcessInstance | UUID, *, using: str | None = None) -> Modification:
-    """Change where an instance stands: ``modify(instance).cancel("pay").start_before("ship").execute()``."""
+    """Modify an instance: ``modify(instance).cancel("pay").start_before("ship").execute()``."""
     return Modification(instance, using)
 
 

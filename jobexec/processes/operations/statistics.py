@@ -1,4 +1,4 @@
-"""Figures of one definition: where its instances stand, and how often its elements ran."""
+"""Statistics of one definition: the positions of its instances, and how often its elements ran."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _kept(function: Callable[[str, str], T]) -> Callable[[str, str], T]:
 
 @_kept
 def tokens(using: str, definition: str) -> dict[str, int]:
-    """The executions that stand at each element. Of what contains other elements, only those others count."""
+    """The executions at each element. Of what contains other elements, only those others count."""
     rows = Execution.objects.using(using).filter(definition_id=definition).exclude(state__in=NOT_WAITING)
     return dict(rows.order_by().values_list("element_id").annotate(Count("pk")))
 

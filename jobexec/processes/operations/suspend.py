@@ -36,8 +36,8 @@ def suspend(
 ) -> int:
     """Suspend an instance, or a process by its key, from now or from ``at``, without an end or ``until`` a date.
 
-    Jobs do not run, including later ones; running jobs finish. Nobody can start instances of a suspended process, claim
-    or complete their tasks, or correlate messages with them: the callers get
+    Jobs do not run, including later ones; running jobs finish. No instance of a suspended process can be started, its
+    tasks cannot be claimed or completed, and messages cannot be correlated: the callers get
     :class:`~jobexec.processes.exceptions.Suspended`. Variables can be set, and instances can be modified and cancelled.
     A suspension does not cover instances that a suspended instance has called (Camunda's rule).
 

@@ -1,4 +1,4 @@
-"""Explain why an instance waits, from its current rows alone: one reason for each execution that stands somewhere."""
+"""Explain why an instance waits, from its current rows alone: one reason for each execution at an element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture as SVG: shapes of BPMN, and what stands at them. Colours are in the style sheet, for light and dark."""
+"""The diagram as SVG: shapes of BPMN, with an overlay. Colours are in the style sheet, for light and dark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DEFINITIONS = SafeString(f"<defs>{_ARROW.format('')}{_ARROW.format('-taken')}{_
 
 
 def picture(process: Process, overlay: Overlay) -> SafeString:
-    """The SVG of a process, with what stands at its elements."""
+    """The SVG of a process, with an overlay."""
     found = layout(process)
     defaults = {node.default for node in process.nodes if node.default}
     return format_html(

@@ -30,7 +30,7 @@ def refusal_of_start(using: str, definition: str, tenant: str) -> Suspension | N
 
 
 def refuse_step(using: str, instance: UUID) -> None:
-    """Raise Suspended if an instance is, so that nobody outside can carry it on."""
+    """Raise Suspended if an instance is suspended, so that no call from outside continues it."""
     row = ProcessInstance.objects.using(using).filter(pk=instance).values_list("definition_id", "tenant_id").first()
     found = None if row is None else suspension_of(using, instance, *row)
     if found is not None:

@@ -85,7 +85,7 @@ class Reset(_Change):
 
 
 class Hold(_Change):
-    """Hold a resource open or closed, whatever its breaker says."""
+    """Hold a resource open or closed, regardless of its breaker."""
 
     name = "hold"
     help = "Hold a resource open, so that none of its jobs starts; or closed, regardless of its breaker."
