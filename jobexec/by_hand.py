@@ -116,7 +116,7 @@ def function_names() -> list[str]:
 
 
 def parameters_of(function: JobFunction[..., Any]) -> list[Parameter]:
-    """What a call of a function takes, without the context."""
+    """The parameters of a function, without the context."""
     hints: dict[str, Any] = {}
     with suppress(Exception):  # a name that is imported only for type checkers
         hints = typing.get_type_hints(inspect.unwrap(function.function))

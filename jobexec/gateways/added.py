@@ -1,4 +1,4 @@
-"""What another app adds to the gateways in its ``AppConfig.ready()``: calls, codes of errors, keys, what is awaited.
+"""Extensions of the gateways by another app in its ``AppConfig.ready()``: calls, error codes, keys, awaited names.
 
 Without that app a gateway has no such calls: REST answers 404, gRPC UNIMPLEMENTED.
 """

@@ -10,7 +10,7 @@ from .fields import NameField
 
 
 class OperatorType(models.TextChoices):
-    """What kind of operator made a change."""
+    """The kind of operator that made a change."""
 
     USER = "user", _("user")
     CLIENT = "client", _("client")

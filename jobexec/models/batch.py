@@ -81,7 +81,7 @@ class Batch(models.Model):
 
     @property
     def title(self) -> str:
-        """What people see: the name of a batch of jobs, or the operation."""
+        """The display name: the name of a batch of jobs, or the operation."""
         return self.name or self.type
 
     @property

@@ -1,4 +1,4 @@
-"""What nodes have in their code: handlers, and versions of it."""
+"""The code of nodes: its handlers and its versions."""
 
 from __future__ import annotations
 

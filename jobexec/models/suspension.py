@@ -16,7 +16,7 @@ _SEPARATOR = "\x1f"
 
 
 class SuspensionScope(models.TextChoices):
-    """What a suspension covers; the value is the name of the job column that it compares, or represents two of them.
+    """The scope of a suspension; the value is the name of the job column that it compares, or represents two of them.
 
     A single job that is suspended without dates needs no row: its own ``suspend_requested`` suffices.
     """

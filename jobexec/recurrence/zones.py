@@ -59,7 +59,7 @@ def at_wall_clock(wall: datetime, zone: tzinfo) -> datetime:
 
 
 def shown_at(moment: datetime, zone: tzinfo) -> datetime:
-    """What the clocks of the zone show, as a naive datetime."""
+    """The local time of the zone, as a naive datetime."""
     return moment.astimezone(zone).replace(tzinfo=None, fold=0)
 
 

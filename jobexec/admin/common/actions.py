@@ -127,7 +127,7 @@ class Action:
         return dict.fromkeys(keys, _("it is no longer in the list"))
 
     def affected(self, queryset: QuerySet[Any]) -> list[str]:
-        """What else the question says about the selected rows, such as how much belongs to each."""
+        """Further sentences of the question about the selected rows, such as how much belongs to each."""
         return []
 
     def jobs(self, queryset: QuerySet[Any]) -> list[QuerySet[Any]]:

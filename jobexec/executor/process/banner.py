@@ -19,7 +19,7 @@ from ..loops.commits import can_watch
 
 
 def banner(executor: JobExecutor) -> Iterator[str]:
-    """What this executor serves, for display."""
+    """Describe the jobs that this executor serves."""
     settings = executor.settings
     broker = broker_name(settings) if executor.from_broker else ""
     engines = "; ".join(_engine(engine, broker) for engine in settings.engines.values())

@@ -88,7 +88,7 @@ class Command(BaseCommand):
 
 
 def _reason(options: dict[str, Any], error: DatabaseError) -> str:
-    """What is wrong with the database: above all, that the tables are not there yet."""
+    """Describe a database error: above all, that the tables do not exist yet."""
     try:
         check_migrations(options["database"] or router.db_for_write(Job))
     except NodeRefused as refusal:

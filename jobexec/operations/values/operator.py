@@ -1,4 +1,4 @@
-"""Who changes something, and what a policy is asked about it."""
+"""The operator of a change, and the request that an authorization policy decides about."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """What the policy in AUTHORIZATION decides about.
+    """A request for the policy in AUTHORIZATION.
 
     ``action`` is the name of the verb: ``enqueue``, ``cancel``, ``requeue``, ... ``principal`` wants it: a user, a
     client of the gateways or a command; None is code. ``target`` is what the verb was given: a job, its id, several of

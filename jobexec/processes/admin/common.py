@@ -1,4 +1,4 @@
-"""What the pages of processes have in common."""
+"""Parts shared by the admin pages of processes."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def state_badge(state: str, label: Any) -> SafeString:
 
 
 def suspended_beside(shown: Any, row: Any) -> SafeString:
-    """What is shown of a row, and whether it is suspended."""
+    """The displayed value of a row, with a badge if it is suspended."""
     if not getattr(row, "is_suspended", False):
         return format_html("{}", shown)
     return format_html("{} {}", shown, display.badge("off", _("suspended")))

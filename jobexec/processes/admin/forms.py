@@ -105,7 +105,7 @@ def with_choices(form: type[forms.Form], **choices: Sequence[tuple[str, str]]) -
 
 
 class StartForm(VariablesForm):
-    """What an instance starts with."""
+    """The business key and variables of a new instance."""
 
     business_key = forms.CharField(required=False, max_length=255, label=gettext_lazy("Business key"))
     field_order = ("business_key", "variables")

@@ -1,4 +1,4 @@
-"""What operators do to instances."""
+"""The admin's actions on instances."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Activate(RowAction):
             raise InvalidJob(_("something else still suspends it: %(what)s") % {"what": found})
 
     def left(self, key: Any, using: str) -> Suspension | None:
-        """What else covers it."""
+        """The other suspensions that cover it."""
         row = ProcessInstance.objects.using(using).filter(pk=key).values_list("definition_id", "tenant_id").first()
         return None if row is None else suspension_of(using, key, *row)
 

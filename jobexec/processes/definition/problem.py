@@ -1,4 +1,4 @@
-"""What is wrong with a definition."""
+"""Problems of a definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step can end with instead of a result."""
+"""Exceptions that end a step."""
 
 from __future__ import annotations
 

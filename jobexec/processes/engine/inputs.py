@@ -1,4 +1,4 @@
-"""What can happen to process instances: the events that a step begins with."""
+"""Inputs of a step: the events that can happen to process instances."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from uuid import UUID
 
 
 class Change(StrEnum):
-    """What a command does."""
+    """The kind of change that a command makes."""
 
     CANCEL = "cancel"
-    """All that stands at an element is gone."""
+    """Removes everything at an element."""
     BEFORE = "before"
-    """A new token comes to an element."""
+    """Creates a token that enters an element."""
     AFTER = "after"
-    """A new token leaves an element, as if it were done."""
+    """Creates a token that leaves an element, as if it were completed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What an operator changes by hand: tokens that are gone, and others that begin or leave elements (Camunda's rules)."""
+"""Operators' modifications: remove tokens, and create tokens that enter or leave elements (Camunda's rules)."""
 
 from __future__ import annotations
 

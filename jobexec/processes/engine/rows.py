@@ -12,7 +12,7 @@ from ..definition import TimerKind
 
 
 class State(StrEnum):
-    """What a token does."""
+    """The state of a token."""
 
     MOVING = "moving"
     """Only within a step: when it ends, no token moves."""

@@ -28,7 +28,7 @@ class Term:
 
     @property
     def expression(self) -> Expression:
-        """It as an expression of a definition."""
+        """Return it as an expression of a definition."""
         return Expression(f"${{{self.text}}}")
 
     def __getitem__(self, key: str | int) -> Term:

@@ -1,4 +1,4 @@
-"""What clients do with processes, each in a transaction; a policy may refuse it, and the audit log has it."""
+"""Verbs of clients on processes, each in a transaction, subject to the policy and recorded in the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may become a variable, and how large the variables of an instance may be."""
+"""Check results: which values may become variables, and how large the variables of an instance may be."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def checked(value: Any) -> Any:
 
 
 def not_kept(error: InvalidJob) -> DoNotRetry:
-    """What to raise for a function that has run, and whose result cannot be stored."""
+    """The exception for a function that has run, but whose result cannot be stored."""
     return DoNotRetry(f"It has run, but its result cannot be kept: {error}")
 
 

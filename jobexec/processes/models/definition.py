@@ -1,4 +1,4 @@
-"""What was deployed: files, and the processes in them; also the shapes of flows."""
+"""Deployments: files, and the processes in them; also the shapes of flows."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def modify(instance: ProcessInstance | UUID, *, using: str | None = None) -> Mod
 def modify_instance(
     instance: ProcessInstance | UUID, commands: Sequence[Command], reason: str = "", *, using: str | None = None
 ) -> None:
-    """What :meth:`Modification.execute` does."""
+    """Implementation of :meth:`Modification.execute`."""
     database, id = which(instance, ProcessInstance, using)
     if not commands:
         raise InvalidJob("commands: expected at least one change, got none.")

@@ -80,7 +80,7 @@ def incidents(using: str, definition: str) -> dict[str, int]:
 
 @_kept
 def runs(using: str, definition: str) -> dict[str, Runs]:
-    """What was completed in the PERIOD, by element.
+    """The completed runs in the PERIOD, by element.
 
     The median is of the latest arrivals only, and of the elements that ran most: each reads a bounded part of an
     index, where the median of all would sort the history.

@@ -1,4 +1,4 @@
-"""What is kept of an instance that has ended, and until when."""
+"""Keep ended instances, and delete them when they expire."""
 
 from __future__ import annotations
 

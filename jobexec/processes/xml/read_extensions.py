@@ -1,4 +1,4 @@
-"""What vendors add to elements: asynchronous continuations, job options, mappings, listeners, properties.
+"""Vendors' extensions of elements: asynchronous continuations, job options, mappings, listeners, properties.
 
 The elements and attributes of Camunda 7, Flowable and Activiti are the same, or have names that do not collide; those
 of Zeebe are others.

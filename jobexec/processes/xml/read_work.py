@@ -1,4 +1,4 @@
-"""What a task does: a handler, an expression, or the job of an external worker."""
+"""Read the work of a task: a handler, an expression, or the job of an external worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known while a file is read: its problems, its language, and the elements that others refer to."""
+"""The state while a file is read: its problems, its language, and the elements that others refer to."""
 
 from __future__ import annotations
 
