@@ -71,7 +71,7 @@ def _target(value: Any) -> AlertTarget:
 
 
 def _url(value: Any) -> str:
-    expected = "an https URL without a user name and a fragment (http only to this machine)"
+    expected = "an https URL without a user name or a fragment (http only to this machine)"
     if not isinstance(value, str) or not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError(expected)
     try:

@@ -142,7 +142,7 @@ class SolitaryProcesses(Service):
             release_jobs(work.using, [work])
             if code is not None and not self._closed:
                 self._broken_until = clock.monotonic() + _BROKEN
-                text = "Job %s could not run in its own process (exit code %s); the job is released"
+                text = "Job %s could not run in its own process (exit code %s); it will run here, without other jobs"
                 logger.error(text, work.id, code, extra=log_fields(work))
         finally:
             with self._changed:

@@ -304,7 +304,7 @@ class Flow:
             message = f"A name is a letter or _ and then letters, digits or _, {_LONGEST} at most; got {name!r}."
             raise _problem("flow", message)
         if name in _RESERVED or keyword.iskeyword(name):
-            raise _problem(name, "This name has a meaning of its own; choose another one.")
+            raise _problem(name, "This name is reserved; choose another one.")
 
     def _edges(self, id: str, after: After) -> tuple[Edge, ...]:
         if isinstance(after, Element | Edge):
@@ -315,7 +315,7 @@ class Flow:
             if not isinstance(edge, Edge):
                 raise _problem(id, f"after: expected a step, or steps, of this flow, got {each!r}.")
             if edge.element.flow is not self:
-                raise _problem(id, f"after: {edge.element!r} is of another flow.")
+                raise _problem(id, f"after: {edge.element!r} belongs to another flow.")
             if isinstance(edge.element, Choice) and edge.way == "done":
                 raise _problem(id, f"after: expected one of the ways out of {edge.element.id!r}: .when(…), .otherwise.")
             if edge not in edges:
@@ -331,7 +331,7 @@ class Flow:
 
     def _check_term(self, id: str, term: Term) -> None:
         if term.flow is not None and term.flow is not self:
-            raise _problem(id, f"{term!r} is of another flow.")
+            raise _problem(id, f"{term!r} belongs to another flow.")
 
     def _check_known(self, element: Element) -> None:
         """A result is there if its step comes before, by whatever way."""
@@ -364,7 +364,7 @@ class Flow:
         from .compiling import compiled
 
         if self.instance is not None:
-            raise _problem("flow", f"It has been started already, as {self.instance.pk}.")
+            raise _problem("flow", f"It has already been started, as {self.instance.pk}.")
         process, variables = compiled(self)
         database = using or router.db_for_write(_instances())
         try:

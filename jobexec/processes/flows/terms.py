@@ -116,7 +116,7 @@ class Term:
         flow = self.flow
         for other in others:
             if flow is not None and other.flow is not None and other.flow is not flow:
-                raise _wrong(f"{self!r} and {other!r} are of different flows.")
+                raise _wrong(f"{self!r} and {other!r} belong to different flows.")
             flow = flow or other.flow
         return Term(text, self.sources.union(*(other.sources for other in others)), flow)
 

@@ -16,11 +16,11 @@ from .safe import FILE, parse
 
 _REFERRED = ("message", "signal", "error", "escalation")
 _REFUSED = {
-    "import": "other files are not read",
-    "interface": "web services are not called; use a registered handler",
+    "import": "imports of other files are not supported",
+    "interface": "web services are not supported; use a registered handler",
     "resource": "name users and groups at the task",
     "partnerEntity": "it has no meaning here",
-    "endPoint": "web services are not called; use a registered handler",
+    "endPoint": "web services are not supported; use a registered handler",
     "choreography": "choreographies are not supported",
     "globalTask": "global tasks are not supported",
     "globalUserTask": "global tasks are not supported",

@@ -48,7 +48,7 @@ _USERS_AND_GROUPS = re.compile(r"\s*(user|group)\(([^)]*)\)\s*|\s*([^,()]+?)\s*(
 def task_fields(element: Element, reading: Reading) -> dict[str, Any]:
     """The fields of a node that tasks of this kind have."""
     if element.child("operationRef") is not None or element.get("operationRef"):
-        element.problem("An operation of a web service is not called; use a registered handler.")
+        element.problem("Operations of web services are not supported; use a registered handler.")
     if element.name == "scriptTask":
         return {"work": read_script(element, reading)}
     if element.name in ("serviceTask", "sendTask", "businessRuleTask"):

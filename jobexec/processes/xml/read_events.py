@@ -63,7 +63,7 @@ def message_event(element: Element, reading: Reading, reference: str | None) -> 
 
 def _message(definition: Element, element: Element, reading: Reading) -> Event:
     if definition.child("operationRef") is not None:
-        definition.problem("An operation of a web service is not called; use a registered handler.")
+        definition.problem("Operations of web services are not supported; use a registered handler.")
     return message_event(definition, reading, definition.get("messageRef"))
 
 

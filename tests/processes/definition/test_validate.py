@@ -27,7 +27,7 @@ from tests.processes.support.notation import model
 CASES = {
     "a flow crosses a border": (
         "start -> sub -> end\nsub: s -> a -> e\na -> end",
-        "a>end: It crosses the border of a sub-process.",
+        "a>end: It crosses the boundary of a sub-process.",
     ),
     "a flow to a start event": (
         "start -> a -> start2\nstart2 = start message m\nstart2 -> end",
@@ -143,10 +143,10 @@ CASES = {
         "m: Its message needs a name.",
     ),
     "a signal without a name": ("start -> m -> end\nm = throw signal", "m: Its signal needs a name."),
-    "an error without a code": ("start -> end\nend = end error", "end: To throw an error needs a code."),
+    "an error without a code": ("start -> end\nend = end error", "end: Throwing an error needs a code."),
     "an escalation without a code": (
         "start -> up -> end\nup = throw escalation",
-        "up: To throw an escalation needs a code.",
+        "up: Throwing an escalation needs a code.",
     ),
     "a code that is caught and is an expression": (
         "start -> a -> end\nb = boundary a error $x",
@@ -179,15 +179,15 @@ CASES = {
     ),
     "an error that does not interrupt": (
         "start -> a -> end\nb = boundary a error E1 keep",
-        "b: An event that catches an error interrupts.",
+        "b: An event that catches an error must be interrupting.",
     ),
     "a failure that does not interrupt": (
         "start -> a -> end\nb = boundary a failure keep",
-        "b: An event that catches a failure interrupts.",
+        "b: An event that catches a failure must be interrupting.",
     ),
     "an error in an event sub-process that does not interrupt": (
         "start -> end\nh = eventsub\nh: s -> e\ns = start error E1 keep",
-        "s: An event that catches an error interrupts.",
+        "s: An event that catches an error must be interrupting.",
     ),
     "two boundary events for one code": (
         "start -> a -> end\nb = boundary a error E1\nc = boundary a error E1",
@@ -221,11 +221,11 @@ CASES = {
     ),
     "a loop on a gateway": (
         "start -> x? -> end\nx = gateway loop=3",
-        "x: Only activities are repeated.",
+        "x: Only activities can be repeated.",
     ),
     "a loop on an event sub-process": (
         "start -> end\nh = eventsub loop=3\nh: s -> e\ns = start message m",
-        "h: Only activities are repeated.",
+        "h: Only activities can be repeated.",
     ),
     "results without an expression": (
         "start -> a -> end\na = task loop=2 results=all",
@@ -249,7 +249,7 @@ CASES = {
     ),
     "a batch in the step": (
         "start -> a -> end\na = service x over=rows batch",
-        "a: A batch runs a handler outside the step.",
+        "a: A batch needs a handler that runs outside the step.",
     ),
     "an asynchronous event sub-process": (
         "start -> end\nh = eventsub async\nh: s -> e\ns = start message m",
@@ -269,7 +269,7 @@ CASES = {
     ),
     "a compensation of nothing": (
         "start -> a -> end\nb = task compensation",
-        "b: It is for compensation, and no activity names it.",
+        "b: It is for compensation, but no activity refers to it.",
     ),
     "a compensation of an unknown activity": (
         "start -> undo -> end\nundo = throw compensate b",
@@ -335,11 +335,11 @@ CHANGED = {
     ),
     "a boundary event that is attached to nothing": (
         ("start -> a -> end\nb = boundary a timer in PT1H", "b", {"attached_to": None}),
-        "b: Only boundary events are attached to activities, and each of them is.",
+        "b: Boundary events, and only these, must be attached to an activity.",
     ),
     "a task that is attached": (
         ("start -> a -> b -> end", "b", {"attached_to": "a"}),
-        "b: Only boundary events are attached to activities, and each of them is.",
+        "b: Boundary events, and only these, must be attached to an activity.",
     ),
     "a boundary event of another scope": (
         ("start -> sub -> end\nsub: s -> a -> e\nb = boundary a timer in PT1H", "b", {"parent": None}),
@@ -363,7 +363,7 @@ CHANGED = {
     ),
     "an expression outside": (
         ("start -> a -> end\na = outside x", "a", {"work": Work(mode=Mode.OUTSIDE, expression=Expression("${x}"))}),
-        "a: What runs outside the step is a handler.",
+        "a: Only a handler can run outside the step.",
     ),
     "a message that is thrown by nothing": (
         ("start -> m -> end\nm = throw message hello", "m", {"work": None}),
@@ -371,11 +371,11 @@ CHANGED = {
     ),
     "a receive task for a signal": (
         ("start -> a -> end\na = receive paid", "a", {"event": Event(Trigger.SIGNAL, name="paid")}),
-        "a: A receive task waits for a message.",
+        "a: A receive task needs a message.",
     ),
     "a call of nothing": (
         ("start -> c -> end\nc = call child", "c", {"call": None}),
-        "c: A call activity names the process that it calls.",
+        "c: A call activity needs the key of the process that it calls.",
     ),
     "a call of a version that is not named": (
         ("start -> c -> end\nc = call child", "c", {"call": Call("child", Binding.VERSION)}),
@@ -383,7 +383,7 @@ CHANGED = {
     ),
     "an event task": (
         ("start -> a -> end", "a", {"by_event": True}),
-        "a: Only a sub-process is triggered by an event.",
+        "a: Only a sub-process can be triggered by an event.",
     ),
     "a listener that is nothing": (
         ("start -> a -> end\na = user on:start=x", "a", {"listeners": (Listener(When.START),)}),
@@ -458,7 +458,7 @@ def test_all_problems_come_with_their_lines():
         validate(model(text, check=False))
     assert [str(problem) for problem in caught.value.problems] == [
         "line 1: a: 'c' is not an activity for compensation in its scope.",
-        "line 1: end: To throw an error needs a code.",
+        "line 1: end: Throwing an error needs a code.",
         "line 3: b: No flow leads to it.",
     ]
     assert str(caught.value).splitlines()[2] == "line 3: b: No flow leads to it."

@@ -39,7 +39,7 @@ CASES = {
     "loop behavior": (LOOP.format('behavior="One"', ""), "The behavior of a multi-instance"),
     "loop data": (LOOP.format("", "<loopDataInputRef>a</loopDataInputRef>"), "The element loopDataInputRef"),
     "loop index": (LOOP.format('camunda:elementIndexVariable="i"', ""), "the variable loopCounter"),
-    "web service": ('<serviceTask id="x" camunda:class="A" operationRef="o"/>', "web service is not called"),
+    "web service": ('<serviceTask id="x" camunda:class="A" operationRef="o"/>', "web services are not supported"),
     "receive starts": ('<receiveTask id="x" instantiate="true"/>', "does not start a process"),
     "quantity": ('<task id="x" startQuantity="2"/>', "The startQuantity of an activity can only be 1"),
     # scripts and tasks of vendors
@@ -210,8 +210,12 @@ def test_refused_in_zeebe(name):
 @pytest.mark.parametrize(
     ("content", "element", "reason"),
     [
-        ('<import importType="x" location="http://127.0.0.1:9/x"/>', "import", "other files are not read"),
-        ('<interface id="i" name="n"/>', "i", "web services are not called"),
+        (
+            '<import importType="x" location="http://127.0.0.1:9/x"/>',
+            "import",
+            "imports of other files are not supported",
+        ),
+        ('<interface id="i" name="n"/>', "i", "web services are not supported"),
         ('<globalTask id="g"/>', "g", "global tasks are not supported"),
         ('<signal id="g" name="n" camunda:scope="processInstance"/>', "g", "its scope can only be global"),
         ('<wobble id="w"/>', "w", "The element wobble is not supported here"),

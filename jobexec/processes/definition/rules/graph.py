@@ -68,7 +68,7 @@ def defaults_are_flows(process: Process) -> Iterator[Problem]:
 def flows_stay_in_their_scope(process: Process) -> Iterator[Problem]:
     for flow in process.flows:
         if process.node(flow.source).parent != process.node(flow.target).parent:
-            yield Problem(flow.id, "It crosses the border of a sub-process.", flow.line)
+            yield Problem(flow.id, "It crosses the boundary of a sub-process.", flow.line)
 
 
 def flows_begin_and_end_well(process: Process) -> Iterator[Problem]:
