@@ -81,7 +81,7 @@ FILES = {
     ),
     "a call with the execution": (
         process(TASK.format('camunda:expression="${order.delete(execution)}"')),
-        "x: .*'execution' is no value",
+        "x: .*'execution' is not a value",
     ),
 }
 

@@ -256,7 +256,7 @@ def test_who_holds_up_the_loop_is_named(alias, start, handle, monkeypatch, caplo
     until(lambda: executor.idle)
     warnings = [record.getMessage() for record in caplog.records if "blocked the event loop" in record.getMessage()]
     assert len(warnings) == 1
-    assert warnings[0].startswith("tests.block keeps the event loop busy for")
+    assert warnings[0].startswith("tests.block has blocked the event loop for")
     assert "in until" in warnings[0]
 
 

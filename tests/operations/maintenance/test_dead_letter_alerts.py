@@ -380,7 +380,7 @@ def test_a_message_to_try_it(hook, configure, mailoutbox):
     configure(DEAD_LETTER_ALERTS={"team": TEAM})
     send_test_alert("team")
     assert "This is a test." in mailoutbox[0].body
-    with pytest.raises(DoNotRetry, match="has no 'hook' any more"):
+    with pytest.raises(DoNotRetry, match="no longer has 'hook'"):
         send_test_alert("hook")
 
 

@@ -426,8 +426,8 @@ def test_other_variables_go_beside_the_fields():
 @pytest.mark.parametrize(
     ("language", "texts"),
     [
-        ("de", ("Warum wartet sie?", "ist eine Aufgabe, die niemand übernommen hat", "wartet auf die Nachricht paid")),
-        ("fr", ("Pourquoi attend-elle", "est une tâche que personne n\u2019a prise", "attend le message paid")),
+        ("de", ("Warum wartet sie?", "ist eine nicht übernommene Aufgabe", "wartet auf die Nachricht paid")),
+        ("fr", ("Pourquoi attend-elle", "est une tâche non prise", "attend le message paid")),
     ],
 )
 def test_in_other_languages(staff, order, settings, language, texts):

@@ -70,7 +70,7 @@ CASES = {
     ),
     "a method call": (
         '<serviceTask id="x" camunda:expression="${bean.run(execution)}"/>',
-        "character 12: 'execution' is no value",
+        "character 12: 'execution' is not a value",
     ),
     "a transaction mode": (
         '<serviceTask id="x" camunda:class="A" jobexec:transaction="none"/>',
