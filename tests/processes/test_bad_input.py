@@ -134,8 +134,8 @@ def condition_over_an_unknown_variable(flow):
     [
         (cycle, "answer: after: 'answer_2' does not come before it: a flow has no cycles"),
         (cycle_beside_a_start, "two: after: 'three' does not come before it: a flow has no cycles"),
-        (step_of_another_flow, "one: after: <step answer of other> is of another flow"),
-        (condition_over_another_flow, r"one: <\(answer > 1\)> is of another flow"),
+        (step_of_another_flow, "one: after: <step answer of other> belongs to another flow"),
+        (condition_over_another_flow, r"one: <\(answer > 1\)> belongs to another flow"),
         (condition_over_a_step_that_is_not_before, "two: It uses the result of 'one', which does not come before it"),
         (condition_over_an_unknown_variable, "flow: It has no variable 'amount'"),
     ],

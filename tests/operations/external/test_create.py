@@ -209,7 +209,7 @@ def test_the_log_knows_of_it(alias, settings):
         ({"on_complete": print}, "on_complete: expected a function with @job"),
         ({"on_error": {5: "tests.ship"}}, "on_error: expected error codes"),
         ({"on_error": "tests.ship"}, "on_error: .*error_code"),
-        ({"on_complete": ("tests.ship", {"variables": {}})}, "variables is given by the worker"),
+        ({"on_complete": ("tests.ship", {"variables": {}})}, "variables comes from the worker"),
         ({"on_complete": ("tests.ship", {"colour": 1})}, "on_complete: .*colour"),
         ({"max_deliveries": 0}, "max_deliveries"),
         ({"tenant_id": 5}, "tenant_id"),
