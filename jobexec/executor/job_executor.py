@@ -176,7 +176,7 @@ class JobExecutor(Service):
         return False
 
     def wake(self) -> None:
-        """There may be something to do now, on every engine."""
+        """Wake up the loops of all engines: there may be work."""
         for engine in self.engines.values():
             engine.wake()
 
@@ -217,7 +217,7 @@ class JobExecutor(Service):
         self.pool.leave(batches)
 
     def _left(self, batches: Sequence[Batch]) -> None:
-        """Tenants may have room again."""
+        """Check whether tenants have room again, after a job has ended."""
         for batch in batches:
             tenants = self._acquisition_of(batch).tenants
             if tenants is not None:

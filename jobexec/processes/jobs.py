@@ -77,7 +77,7 @@ def _arm_again(context: JobContext, repeat: str) -> None:
 
 @job(name=WORKED, atomic=True)
 def take_work(context: JobContext, root: str, token: str, variables: dict[str, Any]) -> None:
-    """An external worker is done: its token goes on, with the variables that it sent."""
+    """Continue the token after an external worker has completed its job, with the variables that it sent."""
     proceed(context.using, UUID(root), JobDone(UUID(token), context.id, variables), savepoint=False)
 
 
@@ -115,7 +115,7 @@ def fail_items(context: JobContext, root: str, token: str) -> None:
 
 @job(name=RETRY, atomic=True)
 def retry_token(context: JobContext, root: str, token: str) -> None:
-    """Let an element with an incident do again what failed."""
+    """Retry the failed step of an element with an incident."""
     proceed(context.using, UUID(root), Retried(UUID(token)), savepoint=False)
 
 

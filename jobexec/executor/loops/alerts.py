@@ -1,4 +1,4 @@
-"""Tells the targets in DEAD_LETTER_ALERTS of new dead letters."""
+"""Sends alerts about new dead letters to the targets in DEAD_LETTER_ALERTS."""
 
 from __future__ import annotations
 

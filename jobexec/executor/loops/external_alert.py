@@ -26,7 +26,7 @@ class ExternalAlert:
         self._told: set[str] = set()
 
     def look(self) -> None:
-        """Log types that are new, if it is time to look."""
+        """Log new types, if a check is due."""
         if clock.monotonic() < self._next:
             return
         self._next = clock.monotonic() + min(self._after.total_seconds(), _SELDOM)

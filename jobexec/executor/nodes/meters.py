@@ -80,7 +80,7 @@ class Meters:
             self._counts[names.JOB_FOLLOWED_UP, ""] += count
 
     def sampled(self, backlog: names.Counts) -> None:
-        """So many jobs wait now."""
+        """Record the number of waiting jobs."""
         with self._lock:
             self._counts.update(backlog)
 

@@ -47,7 +47,7 @@ Path: TypeAlias = tuple[tuple[datetime, int, UUID], ...]
 
 
 def activities(view: InstanceView, process: Process | None, now: datetime) -> tuple[list[dict[str, Any]], bool]:
-    """What is over and what is not, the latest ROWS of them, each below its scope; and whether there is more."""
+    """The latest ROWS activities, finished or not, each below its scope; and whether there are more."""
     open_rows = [row for row in view.executions if row.entered_at and row.state != State.COMPENSABLE.value]
     arrivals: list[Arrival] = [*view.activities, *open_rows]
     rows = sorted(arrivals, key=lambda row: (_began(row), row.pk))[-ROWS:]
@@ -96,7 +96,7 @@ def _began(row: Arrival) -> datetime:
 
 
 def _paths(rows: Sequence[Arrival], order: Mapping[str, int]) -> dict[UUID, Path]:
-    """Where each row comes: after its scope, then in the order of time, then in that of the file.
+    """The sort key of each row: after its scope, then by time, then by position in the file.
 
     What is over names the arrival of its scope, a token the token.
     """

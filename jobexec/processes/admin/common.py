@@ -69,7 +69,7 @@ class DrawnAdmin(ProcessTableAdmin):
         raise NotImplementedError
 
     def diagram_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """The diagram of the file, and what stands at its elements, as JSON for the script."""
+        """The diagram of the file and its overlay, as JSON for the script."""
         row = self.visible(request, object_id)
         if self.table(ProcessDefinition, request) is None:
             raise PermissionDenied  # it is the whole file
@@ -86,7 +86,7 @@ class DrawnAdmin(ProcessTableAdmin):
         return row
 
     def drawn(self, request: HttpRequest, row: Any, process: Process, overlay: Overlay) -> dict[str, Any]:
-        """The picture for the template, and where the script finds the diagram."""
+        """The picture for the template, and the URL of the diagram for the script."""
         context: dict[str, Any] = {"picture": picture(process, overlay)}
         if self.table(ProcessDefinition, request) is None:
             return context

@@ -39,7 +39,7 @@ _VERSIONS = 50
 
 
 class Start(RowAction):
-    """Start an instance of this very version."""
+    """Start an instance of this version."""
 
     name = permission = "start"
     description = gettext_lazy("Start an instance of selected %(verbose_name_plural)s…")

@@ -79,7 +79,7 @@ class ElementFilter(TextFilter):
 
 
 class IncidentFilter(YesNoFilter):
-    """Instances with dead letters: those of the latest ones."""
+    """Instances with dead letters, among the latest ones."""
 
     title = gettext_lazy("incidents")
     parameter_name = "incident"

@@ -53,7 +53,7 @@ class VariablesForm(forms.Form):
 
 
 class ElementsForm(VariablesForm):
-    """Where an instance is to begin, or to go on. The choices are those of the selected rows."""
+    """Elements at which an instance is to start or continue. The choices are those of the selected rows."""
 
     before = _elements(gettext_lazy("Start before"), gettext_lazy("These elements are started."))
     after = _elements(
@@ -123,7 +123,7 @@ class VariableForm(forms.Form):
 
 
 class ReasonForm(forms.Form):
-    """Why something is done."""
+    """The reason of an action."""
 
     reason = forms.CharField(required=False, max_length=4000, label=gettext_lazy("Reason"))
 

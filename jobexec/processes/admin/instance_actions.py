@@ -93,7 +93,7 @@ class Modify(RowAction):
 
 
 class Restart(RowAction):
-    """Start instances like those that have ended."""
+    """Restart instances that have ended."""
 
     name = permission = "restart"
     description = gettext_lazy("Restart selected %(verbose_name_plural)s…")
@@ -148,7 +148,7 @@ def _processes(queryset: QuerySet[Any]) -> list[Process]:
 
 
 def _startable(processes: Iterable[Process], change: Change) -> list[tuple[str, str]]:
-    """The elements that can be started so, in the order of the files."""
+    """The elements that can be started this way, in the order of the files."""
     return list(
         {
             node.id: _labelled(process, node.id)
@@ -160,7 +160,7 @@ def _startable(processes: Iterable[Process], change: Change) -> list[tuple[str, 
 
 
 def _standing(queryset: QuerySet[Any], processes: Sequence[Process]) -> list[tuple[str, str]]:
-    """The elements at which something stands; of one instance with several arrivals at an element, each of them."""
+    """The active elements; of one instance with several arrivals at an element, each of them."""
     keys = list(queryset.order_by().values_list("pk", flat=True)[: BATCH_ABOVE + 1])
     rows = Execution.objects.using(queryset.db).filter(instance_id__in=keys).exclude(state=State.COMPENSABLE.value)
     found: dict[str, list[UUID | None]] = {}

@@ -88,7 +88,7 @@ class InstancePage:
         return named(self._process, element)
 
     def actions(self) -> list[Any]:
-        """Those that have something to do."""
+        """The actions that apply to this instance."""
         root = self._view.instance.root_id == self._view.instance.pk
         held = Suspension.objects.using(self._using).filter(
             scope=SuspensionScope.PROCESS_INSTANCE, value=str(self._view.instance.pk), live=True
@@ -146,7 +146,7 @@ class InstancePage:
         ]
 
     def jobs(self) -> list[dict[str, Any]]:
-        """Those in tables that the user may see."""
+        """The jobs in tables that the user may see."""
         visible = {type(job): self._table(type(job)) for job in self._view.jobs}
         return [
             {

@@ -31,7 +31,7 @@ _COUNTED = 10
 
 
 class Suspend(RowAction):
-    """Hold instances, from now on or from a date."""
+    """Suspend instances, immediately or from a date."""
 
     name = permission = "suspend"
     description = gettext_lazy("Suspend selected %(verbose_name_plural)s…")
@@ -120,7 +120,7 @@ class ActivateDefinitionForm(WhichForm, LiftForm):
 
 
 def scope_of(row: ProcessDefinition, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What is meant by a definition: its version, or its key, which has no versions if it is that of a flow.
+    """The scope that a definition stands for: its version, or its key; flows have no versions.
 
     What belongs to no tenant may run for all of them; who is limited to some tenants reaches no further.
     """
@@ -130,7 +130,7 @@ def scope_of(row: ProcessDefinition, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class OfDefinitions(RowAction):
-    """What is done to definitions, with what that concerns."""
+    """An action on definitions, with the number of affected instances."""
 
     name_column = "key"
 
@@ -140,7 +140,7 @@ class OfDefinitions(RowAction):
         return self.perform(queryset, using, {**data, "restricted": is_restricted(request)})
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        """Each process once: of several versions of it, the whole process is meant once."""
+        """Perform the action once for each process, even if several of its versions are selected."""
         outcome, seen = Outcome(), set()
         for row in queryset.only("pk", "key", "version", "tenant_id"):
             meant = (row.key, *sorted(scope_of(row, data).items()))
@@ -152,7 +152,7 @@ class OfDefinitions(RowAction):
         return outcome
 
     def affected(self, queryset: QuerySet[Any]) -> list[str]:
-        """How many instances run of each version, and of its process."""
+        """The number of running instances of each version and of its process."""
         told = []
         for row in queryset.only("pk", "key", "version", "tenant_id")[:_COUNTED]:
             running = ProcessInstance.objects.using(queryset.db).filter(state__in=RUNNING, definition_key=row.key)
@@ -169,7 +169,7 @@ class OfDefinitions(RowAction):
 
 
 class SuspendDefinition(Suspend, OfDefinitions):
-    """Start nothing of a process, and hold its instances."""
+    """Suspend a process: no instance starts, and its instances are suspended."""
 
     form_class = SuspendDefinitionForm
     name_column = "key"

@@ -51,4 +51,4 @@ class BadLoop(StepError):
 
 
 class BadChange(StepError):
-    """What an operator wants to change by hand does not fit the process, or where its instance stands."""
+    """A modification does not fit the process or the current state of its instance."""

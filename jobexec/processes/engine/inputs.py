@@ -117,7 +117,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """An operator lets an element with an incident do again what failed.
+    """An operator retries the failed step of an element with an incident.
 
     An element that begins again also begins its boundary timers again.
     """

@@ -159,7 +159,7 @@ CHANGES: dict[str, Callable[[str, Options], str]] = {
 
 
 def id_in(text: str) -> UUID:
-    """The id that an argument is. Raises CommandError."""
+    """Parse an id from an argument. Raises CommandError."""
     id = as_id(text)
     if id is None:
         raise CommandError(f"Expected the id of an instance, got {text!r}.", returncode=2)
@@ -171,7 +171,7 @@ def _target(text: str) -> Target:
 
 
 def variables_in(text: str) -> dict[str, Any]:
-    """The JSON object that ``--variables`` is. Raises CommandError."""
+    """Parse the JSON object of ``--variables``. Raises CommandError."""
     try:
         variables = json.loads(text)
     except ValueError as error:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Discrepancy(NamedTuple):
-    """One row that does not fit, and why. ``instance`` is its process instance."""
+    """One inconsistent row, with the reason. ``instance`` is its process instance."""
 
     instance: UUID
     message: str

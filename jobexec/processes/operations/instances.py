@@ -25,13 +25,13 @@ INSTANCE = "processinstance"
 
 
 def note_instance(using: str, id: UUID, new: Mapping[str, Any]) -> None:
-    """Record what an operator does to an instance, in the transaction in which it is done."""
+    """Record an operator's action on an instance in the audit log, in the same transaction."""
     note(using, INSTANCE, id, new=new, tenant=tenant_of(ProcessInstance, using, id))
 
 
 @audited
 def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | None = None) -> None:
-    """Cancel an instance, and the instances that it called. A flow first undoes its finished steps, the last one first.
+    """Cancel an instance, and the instances that it called. A flow first compensates its steps, last first.
 
     Raises InstanceOver if the instance has ended. Raises it, too, if another instance called it: cancel that one.
     """

@@ -50,7 +50,7 @@ class Modification:
     def start_after(
         self, element: str, variables: Mapping[str, Any] | None = None, *, inside: UUID | None = None
     ) -> Modification:
-        """Go on as if an element were done, by the flows that leave it."""
+        """Continue as if an element were completed, by the flows that leave it."""
         return self._add(Change.AFTER, element, variables, inside)
 
     def _add(
@@ -101,7 +101,7 @@ def restart(
     user: str = "",
     using: str | None = None,
 ) -> ProcessInstance:
-    """Start a new instance like one that has ended: of the same definition, with its variables and its business key.
+    """Restart an ended instance: start a new one of the same definition, with its variables and its business key.
 
     The new instance begins ``before`` or ``after`` elements (one id or several), or at its start event. ``variables``
     are set in addition. Pass the variables that SENSITIVE names, because they were not kept. Returns the new row.

@@ -1,4 +1,4 @@
-"""When a timer of a model fires."""
+"""Compute when a timer of a model fires."""
 
 from __future__ import annotations
 

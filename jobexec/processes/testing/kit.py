@@ -38,7 +38,7 @@ def process(
     tenant_id: str = "",
     using: str | None = None,
 ) -> Iterator[list[ProcessDefinition]]:
-    """Deploy BPMN for a block, and give the definitions; what was deployed goes afterwards, with all its instances.
+    """Deploy BPMN for a block, and return the definitions; they are deleted afterwards, with all their instances.
 
     A file is its content, or its path if it does not begin with ``<``. ``services`` stand in for the service tasks of
     their names, registered or not::
@@ -67,7 +67,7 @@ def _file(number: int, file: str | bytes | Path) -> Path | tuple[str, bytes]:
 
 
 def run_jobs(*, advance: bool = False, reraise: bool = True, using: str | None = None) -> list[JobResult]:
-    """Run due jobs and those that they make, as :meth:`ManualExecutor.run_until_empty` does; returns their results.
+    """Run due jobs and those that they create, as :meth:`ManualExecutor.run_until_empty` does; returns their results.
 
     With ``advance`` a controlled clock moves on to timers and retries, date by date.
     """

@@ -1,4 +1,4 @@
-"""``manage.py processes``: deploy files, and see what runs."""
+"""``manage.py processes``: deploy files, and inspect running instances."""
 
 from __future__ import annotations
 
