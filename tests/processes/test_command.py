@@ -131,9 +131,9 @@ def test_modify_restart_and_retry(alias, command, started):
 
 def test_suspend_and_activate(alias, command, started):
     id = started()
-    assert command("suspend", id) == "Suspended; 0 jobs moved now.\n"
+    assert command("suspend", id) == "Suspended; 0 jobs were moved.\n"
     assert command("suspend", "approval", "--version", "1", "--until", "+1h", "--without-instances") == (
-        "Suspended; 0 jobs moved now.\n"
+        "Suspended; 0 jobs were moved.\n"
     )
     with pytest.raises(CommandError, match="can be started"):
         started()
@@ -154,7 +154,7 @@ def test_cancel_many(alias, command, started, run_jobs, monkeypatch):
     ended = started("--business-key", "a")
     command("cancel", ended)
     told = command("cancel", "--process", "approval", "--business-key", "a", "--reason", "sold out")
-    assert told.endswith(" cancels them: 3 jobs.\n")
+    assert told.endswith(" cancels them, with 3 jobs.\n")
     command("cancel", others[0], "--reason", "alone")
     run_jobs()
     rows = ProcessInstance.objects.using(alias)

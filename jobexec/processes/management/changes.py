@@ -25,8 +25,8 @@ Options = dict[str, Any]
 
 def add_arguments(actions: Any) -> None:
     """Add the actions to the command."""
-    cancelled = actions.add_parser("cancel", help="cancel an instance, or, as a batch of jobs, all of a process")
-    cancelled.add_argument("instance", nargs="?", help="its id")
+    cancelled = actions.add_parser("cancel", help="cancel an instance; or all of a process, as a batch of jobs")
+    cancelled.add_argument("instance", nargs="?", help="the id of the instance")
     cancelled.add_argument("--process", metavar="KEY", help="instead of an id: all running instances of this process")
     cancelled.add_argument(
         "--definition",
@@ -36,17 +36,20 @@ def add_arguments(actions: Any) -> None:
     cancelled.add_argument("--business-key", help="only instances with this business key")
     cancelled.add_argument("--tenant", help="only instances of this tenant")
     cancelled.add_argument("--reason", default="")
-    for name, told in (("suspend", "suspend an instance or a process"), ("activate", "undo suspend")):
+    for name, told in (
+        ("suspend", "suspend an instance or a process"),
+        ("activate", "activate an instance or a process that is suspended"),
+    ):
         held = actions.add_parser(name, help=told)
         held.add_argument("target", metavar="INSTANCE|KEY", help="the id of an instance, or the key of a process")
         held.add_argument("--version", type=int, help="only this version of the process")
-        held.add_argument("--tenant", help="only the process of this tenant ('': of none)")
-        held.add_argument("--at", type=moment, help="from then on")
+        held.add_argument("--tenant", help="only the process of this tenant; '' for the one without a tenant")
+        held.add_argument("--at", type=moment, help="when it takes effect; default: now")
         if name == "suspend":
-            held.add_argument("--until", type=moment, help="until then")
+            held.add_argument("--until", type=moment, help="when the suspension ends; default: no end")
             held.add_argument("--without-instances", action="store_true", help="do not suspend running instances")
     modified = actions.add_parser("modify", help="modify a running instance; the order of the options matters")
-    modified.add_argument("instance", help="its id")
+    modified.add_argument("instance", help="the id of the instance")
     modified.set_defaults(commands=[])
     _add_commands(modified, {"--cancel": Change.CANCEL, "--before": Change.BEFORE, "--after": Change.AFTER})
     modified.add_argument("--variables", default="{}", help="a JSON object: variables for the started elements")
@@ -58,17 +61,17 @@ def add_arguments(actions: Any) -> None:
     again.add_argument(
         "--variables", default="{}", help="a JSON object: variables in addition to those that it ended with"
     )
-    retried = actions.add_parser("retry", help="retry what has failed in an instance")
-    retried.add_argument("instance", help="its id")
-    retried.add_argument("--element", help="only at this element")
+    retried = actions.add_parser("retry", help="requeue the dead letters of an instance")
+    retried.add_argument("instance", help="the id of the instance")
+    retried.add_argument("--element", help="only those of this element")
     retried.add_argument("--retries", type=int, default=1)
 
 
 def _add_commands(parser: ArgumentParser, options: dict[str, Change]) -> None:
     told = {
         Change.CANCEL: "cancel everything active at the element",
-        Change.BEFORE: "begin there",
-        Change.AFTER: "go on from there",
+        Change.BEFORE: "start before the element",
+        Change.AFTER: "start after the element, as if it were completed",
     }
     for name, change in options.items():
         parser.add_argument(
@@ -99,7 +102,7 @@ def _cancel(using: str, options: Options) -> str:
         cancel(id_in(options["instance"]), options["reason"], using=using)
         return "Cancelled."
     batch = cancel_all(ProcessInstance.objects.using(using).filter(**wanted), options["reason"])
-    return f"The batch {batch.id} cancels them: {batch.progress().total} jobs."
+    return f"The batch {batch.id} cancels them, with {batch.progress().total} jobs."
 
 
 def _suspend(using: str, options: Options) -> str:
@@ -112,7 +115,7 @@ def _suspend(using: str, options: Options) -> str:
         include_instances=not options["without_instances"],
         using=using,
     )
-    return f"Suspended; {moved} jobs moved now."
+    return f"Suspended; {moved} jobs were moved."
 
 
 def _activate(using: str, options: Options) -> str:

@@ -45,14 +45,14 @@ class Command(BaseCommand):
         )
         listed.add_argument("--json", action="store_true", help="write JSON")
         started = actions.add_parser("start", help="start an instance")
-        started.add_argument("key", help="the process")
+        started.add_argument("key", help="the key of the process")
         started.add_argument("--business-key", default="")
-        started.add_argument("--variables", default="{}", help="a JSON object")
+        started.add_argument("--variables", default="{}", help="a JSON object: the variables of the instance")
         started.add_argument("--tenant", default="")
         shown = actions.add_parser("show", help="show the active elements of an instance, its variables and jobs")
-        shown.add_argument("instance", help="its id")
+        shown.add_argument("instance", help="the id of the instance")
         changes.add_arguments(actions)
-        actions.add_parser("cleanup", help="delete expired history of processes and jobs now")
+        actions.add_parser("cleanup", help="delete the expired history of processes and jobs")
         actions.add_parser("check", help="look for inconsistent rows; exits with 1 if there are any")
 
     def handle(self, *args: Any, **options: Any) -> None:
