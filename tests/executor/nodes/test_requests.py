@@ -66,7 +66,7 @@ def test_a_drained_node_ends_its_process(alias, make_executor):
     operations.drain_nodes(["here"], using=alias)
     assert operations.resume_nodes(["here"], using=alias).skipped == {"here": "it is draining"}
     assert serve(executor, Shutdown(), say=said.append) == EXIT_DRAINED
-    assert said == ["An operator ends it. Draining: 0 jobs are running.", "Drained."]
+    assert said == ["Stopped by an operator. Draining: 0 jobs are running.", "Drained."]
     assert states(alias) == []
 
 
@@ -88,8 +88,8 @@ def test_the_command(alias):
     code, text = jobs("nodes", "pause", "a", "c", alias=alias)
     assert code == Exit.LEFT_ALONE
     assert text.splitlines() == [
-        "1 node follows at its next heartbeat.",
-        "1 node was left alone:",
+        "1 node will follow at its next heartbeat.",
+        "1 node was skipped:",
         "  c  no living node has this name",
     ]
     assert states(alias) == [("a", "active", "paused"), ("b", "active", "active")]
@@ -164,7 +164,7 @@ class TestTwoNodesOfOneName:
         code, text = jobs("nodes", "pause", "twin", alias=alias)
         assert code == Exit.USAGE
         first, *candidates = text.splitlines()
-        assert first == "Several living nodes have the name twin; give the id of one, or the beginning of it:"
+        assert first == "Several living nodes have the name twin; enter the id of one of them, or its first digits:"
         assert candidates == [f"  {row.pk}  twin ({pid} on berlin)" for pid, row in enumerate(twins, 101)]
         assert {state[2] for state in states(alias)} == {"active"}
         assert jobs("nodes", "pause", twins[1].pk, alias=alias)[0] == 0
@@ -176,7 +176,7 @@ class TestTwoNodesOfOneName:
         ExecutorNode.objects.using(alias).filter(pk=twins[1].pk).update(id="00c0ffef-0000-7000-8000-000000000001")
         code, text = jobs("nodes", "drain", "00c0ff", alias=alias)
         assert code == Exit.USAGE
-        assert text.startswith("Several ids begin with 00c0ff; give more digits:\n  00c0ffee-")
+        assert text.startswith("Several ids begin with 00c0ff; enter more digits:\n  00c0ffee-")
         assert jobs("nodes", "drain", "00c0ffee", alias=alias)[0] == 0
         rows = ExecutorNode.objects.using(alias).order_by("pk").values_list("requested_state", flat=True)
         assert list(rows) == ["draining", "active"]

@@ -104,7 +104,7 @@ def node(text: str, using: str) -> UUID | str:
     living, id, start = living_nodes(using).told_apart().order_by("pk"), as_id(text), beginning(text)
     found = {row.pk: row.label for row in living.filter(name=text)[: LISTED + 1]}
     if found:
-        said = _("Several living nodes have the name %(name)s; give the id of one, or the beginning of it:")
+        said = _("Several living nodes have the name %(name)s; enter the id of one of them, or its first digits:")
         return _only(found, said % {"name": text})
     if id is None and start is not None:
         found = {row.pk: row.label for row in beginning_with(living, start.digits)[: LISTED + 1]}
@@ -113,7 +113,7 @@ def node(text: str, using: str) -> UUID | str:
 
 
 def _several(named: Beginning) -> str:
-    return _("Several ids begin with %(text)s; give more digits:") % {"text": named.text}
+    return _("Several ids begin with %(text)s; enter more digits:") % {"text": named.text}
 
 
 def _only(found: dict[UUID, str], otherwise: str) -> UUID:
