@@ -307,18 +307,18 @@ class TestBeginnings:
 
 
 def test_names_that_nothing_has(alias):
-    JobDefinition.objects.using(alias).create(pk="shop.jobs.charge", handler_type="shop.jobs.charge", category="a")
+    JobDefinition.objects.using(alias).create(pk="shop.jobs.levy", handler_type="shop.jobs.levy", category="a")
     for arguments, text in (
         (
-            ["--handler", "shop.jobs.chrage"],
-            "No handler has the name 'shop.jobs.chrage'. Did you mean shop.jobs.charge?",
+            ["--handler", "shop.jobs.lvey"],
+            "No handler has the name 'shop.jobs.lvey'. Did you mean shop.jobs.levy?",
         ),
-        (["--handler", "charge"], "Did you mean shop.jobs.charge"),
+        (["--handler", "levy"], "Did you mean shop.jobs.levy?"),
         (["--category", "mial"], "There is no category 'mial'. Did you mean mail?"),
     ):
         assert text in jobs("list", *arguments, alias=alias)[1]
         assert text in jobs("cancel", "--all-matching", "--yes", *arguments, alias=alias)[1]
-    assert jobs("list", "--handler", "shop.jobs.charge", "--category", "mail", alias=alias)[1] == "No jobs.\n"
+    assert jobs("list", "--handler", "shop.jobs.levy", "--category", "mail", alias=alias)[1] == "No jobs.\n"
 
 
 def _without_colours(line):
