@@ -67,7 +67,7 @@ class UnreadableJob(InvalidJob):
 
 
 class DecryptionFailed(UnreadableJob):
-    """What is encrypted cannot be read: its key is missing, or it was changed.
+    """Encrypted data cannot be read: its key is missing, or it was changed.
 
     ``key`` is the id of the key, in ENCRYPTION_KEYS or not.
     """
@@ -83,7 +83,7 @@ class DecryptionFailed(UnreadableJob):
 
 
 class NotDecryptableYet(JobExecError):
-    """What is encrypted cannot be read by this process yet.
+    """Encrypted data cannot be read by this process yet.
 
     It is from a later release, or its key cannot be loaded at the moment. A job waits for 30 seconds and loses nothing.
     ``key`` is the id of its key.
@@ -228,7 +228,7 @@ class JobLocked(JobExecError):
 
 
 class LockLost(JobExecError):
-    """The job is no longer locked by this node, so this outcome does not count."""
+    """The job is no longer locked by this node, so this outcome is discarded."""
 
 
 class NodeRefused(JobExecError):

@@ -172,11 +172,11 @@ class JobExecutor(Service):
         # The node's row must stay while a job runs: its lease keeps other nodes from running the job too.
         for engine in engines:
             engine.heartbeat.abandon(_LOOP_STOP)
-        logger.warning("The executor stopped with jobs in hand; their locks expire with its lease")
+        logger.warning("The executor stopped while it still held jobs; their locks expire with its lease")
         return False
 
     def wake(self) -> None:
-        """There may be something to do now, on every engine."""
+        """Wake up the loops of all engines: there may be work."""
         for engine in self.engines.values():
             engine.wake()
 
@@ -217,7 +217,7 @@ class JobExecutor(Service):
         self.pool.leave(batches)
 
     def _left(self, batches: Sequence[Batch]) -> None:
-        """Tenants may have room again."""
+        """Check whether tenants have room again, after a job has ended."""
         for batch in batches:
             tenants = self._acquisition_of(batch).tenants
             if tenants is not None:

@@ -92,7 +92,7 @@ def batch(
     running = current_job()
     database = using or (running.using if running else router.db_for_write(Batch))
     if not isinstance(name, str) or len(name) > _LONGEST:
-        raise InvalidJob(f"name: expected a text of at most {_LONGEST} characters, got {shown(name)}.")
+        raise InvalidJob(f"name: expected a string of at most {_LONGEST} characters, got {shown(name)}.")
     check_storable("name", name)
     if not isinstance(grows, bool):
         raise InvalidJob(f"grows: expected True or False, got {shown(grows)}.")

@@ -149,5 +149,5 @@ def job(
 
 def _schedule(schedule: Any, timezone: Any, misfire: Any) -> tuple[Any, Any, Any] | None:
     if schedule is None and (timezone is not None or misfire != "once"):
-        raise InvalidSchedule("timezone and misfire: expected a schedule beside them, got none.", "expression")
+        raise InvalidSchedule("timezone and misfire: only valid with a schedule, which is not given.", "expression")
     return None if schedule is None else (schedule, timezone, misfire)

@@ -149,7 +149,7 @@ class JobFunction(Generic[P, R]):
         return self.makes_options or bool(self.options.get("unique"))
 
     def made_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Own:
-        """What the options make of the arguments of a call, which have been checked."""
+        """The values that the options compute from the checked arguments of a call."""
         from jobexec.operations.values.inserted_rows import Own
 
         resource, wait = self.options.get("resource"), self.options.get("wait_for")

@@ -150,7 +150,7 @@ def _list_item(value: object) -> Interval:
         return parse_interval(value.strip())
     if isinstance(value, timedelta):
         return checked(value)
-    raise ValueError(f"{value!r} is neither a timedelta nor a text")
+    raise ValueError(f"{value!r} is neither a timedelta nor a string")
 
 
 def _ask(function: RetryFunction, failures: int, error: BaseException | None) -> timedelta:

@@ -45,7 +45,7 @@ class Immediate:
         self._thread = _Thread(executor, threading.get_ident())
 
     def __call__(self, using: str, jobs: Sequence[NewJob]) -> None:
-        """These jobs were inserted. Those that are due later wait, as usual."""
+        """Run the inserted jobs that are due; the others wait, as usual."""
         due = [job.pk for job in jobs if isinstance(job, Job | BlockedJob) and job.waits_for is None]
         if using != self._using or not due:
             return

@@ -24,7 +24,7 @@ class ControlledClock(FrozenClock):
         if moment.utcoffset() is None:
             raise ValueError(f"move_to() expects an aware datetime, got {moment!r}.")
         if moment < self.now:
-            raise ValueError(f"A clock does not go back: it is {self.now.isoformat()}, got {moment.isoformat()}.")
+            raise ValueError(f"A clock cannot go back: it is {self.now.isoformat()}, got {moment.isoformat()}.")
         return self.tick(moment.astimezone(UTC) - self.now)
 
 

@@ -64,7 +64,7 @@ class JobsDoNotEnd(AssertionError):
         counts = Counter(f"{each.handler} ({each.outcome})" for each in self.results)
         told = ", ".join(f"{count} of {name}" for name, count in counts.most_common(10))
         super().__init__(
-            f"{max_jobs} jobs have run and more are due: does a job enqueue itself for ever? Ran: {told}. "
+            f"{max_jobs} jobs have run and more are due: does a job enqueue itself forever? Ran: {told}. "
             "If this many are expected, pass a larger max_jobs."
         )
 

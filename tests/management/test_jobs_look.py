@@ -139,7 +139,7 @@ class TestList:
             (["--order", "revision"], "order: expected one of id"),
             (["--state", "running"], "states: expected one of executable"),
             (["--state", "dead-leter"], "Did you mean 'dead_letter'?"),
-            (["--handler", ""], "handler: expected a text that is not empty"),
+            (["--handler", ""], "handler: expected a string that is not empty"),
             (["--min-priority", "5000000"], "priority_min: expected a number from"),
             (["--of-batch", "x"], "batch_id: expected a UUID, got 'x'"),
         ],
@@ -311,7 +311,7 @@ def test_names_that_nothing_has(alias):
     for arguments, text in (
         (
             ["--handler", "shop.jobs.lvey"],
-            "No handler has the name 'shop.jobs.lvey'. Did you mean shop.jobs.levy?",
+            "There is no handler 'shop.jobs.lvey'. Did you mean shop.jobs.levy?",
         ),
         (["--handler", "levy"], "Did you mean shop.jobs.levy?"),
         (["--category", "mial"], "There is no category 'mial'. Did you mean mail?"),

@@ -163,14 +163,14 @@ def test_a_wait_that_nobody_ends_is_an_incident_after_its_timeout(alias, run_job
         assert state(alias, instance) == "active"
         clock.advance(timedelta(days=4))
         run_jobs()
-    assert DeadLetterJob.objects.using(alias).get().exception_message.startswith("Nobody catches the error TIMEOUT")
+    assert DeadLetterJob.objects.using(alias).get().exception_message.startswith("Nothing catches the error TIMEOUT")
 
 
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
         (lambda flow, step: flow.step(note), "missing a required argument: 'name'"),
-        (lambda flow, step: flow.step(note, "b", after=Flow("other").step(note, "x")), "of another flow"),
+        (lambda flow, step: flow.step(note, "b", after=Flow("other").step(note, "x")), "belongs to another flow"),
         (lambda flow, step: flow.step(note, step.result), "does not come before it"),
         (lambda flow, step: flow.step(note, "b", name=step.id), "has this name"),
         (lambda flow, step: flow.step(note, "b", when=True), "expected a condition"),

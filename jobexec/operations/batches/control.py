@@ -53,7 +53,7 @@ MAX_FAILED_JOBS = 1000
 class BatchProgress(NamedTuple):
     """The progress of a batch, in jobs of its selection; ``failed_jobs`` counts the batch's own jobs.
 
-    ``total`` jobs were found so far: ``changed`` are done, ``skipped`` were left alone, with the reason in a
+    ``total`` jobs were found so far: ``changed`` are done, ``skipped`` were skipped, with the reason in a
     BatchFailure, and ``open`` are not done yet, or never will be if the batch was cancelled. ``failed_jobs`` of the
     batch's own jobs are dead letters (counted up to 1000): it continues when they are requeued, and ends when they are
     deleted. ``stalled``: its seed or monitor job is missing or a dead letter, so it makes no progress until it is

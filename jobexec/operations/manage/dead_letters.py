@@ -30,7 +30,7 @@ def move_to_dead_letter(target: Target, reason: str = "", *, using: str | None =
     if the reason is not a string.
     """
     if not isinstance(reason, str):
-        raise InvalidJob(f"reason: expected a text, got {reason!r}.")
+        raise InvalidJob(f"reason: expected a string, got {reason!r}.")
     database, text = database_of(target, using), storable(reason)[:MESSAGE_LENGTH]
     return for_each(target, database, lambda row: _bury(database, row, text), *WAITING_TABLES)
 

@@ -18,7 +18,7 @@ from ..rows.move import move
 from ..rows.routing import is_external, table_for, wake_for
 from ..targets.for_each import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
 
-_FIRST_RUN = gettext_noop("it waits for its first run, whose date is explicit: set a due date instead")
+_FIRST_RUN = gettext_noop("it waits for its first run at an explicit date: set a due date instead")
 
 
 @audited

@@ -1,4 +1,4 @@
-"""What operators decide about groups of failures: who deals with one, and for how long it is quiet."""
+"""Operators' changes to groups of failures: assign, acknowledge, snooze and reopen them."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def set_resource_limits(name: str, *, limit: int | None = None, rate: str = "", 
 def hold_resource(
     name: str, *, state: str = BreakerState.OPEN.value, until: datetime | None = None, using: str | None = None
 ) -> Resource:
-    """Hold a resource open, so that none of its jobs starts, or closed, whatever its breaker says.
+    """Hold a resource open, so that none of its jobs starts, or closed, regardless of its breaker.
 
     Without an end (``until``), it is held until :func:`release_resource`. If it is held open, jobs that have a permit
     and have not begun wait again; running jobs finish. Raises :class:`~jobexec.exceptions.InvalidJob`.

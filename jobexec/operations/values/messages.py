@@ -1,4 +1,4 @@
-"""What messages and waits look like; nothing here queries the database."""
+"""Names and keys of messages and waits; nothing here queries the database."""
 
 from __future__ import annotations
 

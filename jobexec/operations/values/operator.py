@@ -1,4 +1,4 @@
-"""Who changes something, and what a policy is asked about it."""
+"""The operator of a change, and the request that an authorization policy decides about."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """What the policy in AUTHORIZATION decides about.
+    """A request for the policy in AUTHORIZATION.
 
     ``action`` is the name of the verb: ``enqueue``, ``cancel``, ``requeue``, ... ``principal`` is the caller: a user, a
     gateway client or a command; None if code calls it. ``target`` is the first argument of the verb: a job, its id,

@@ -170,7 +170,7 @@ class Flow:
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, str) or not 0 < len(self.key) <= _LONGEST:
-            raise _problem("flow", f"Its name is a text of 1 to {_LONGEST} characters, not {self.key!r}.")
+            raise _problem("flow", f"Its name is a string of 1 to {_LONGEST} characters, not {self.key!r}.")
         for name in self.variables:
             self._check_name(name)
         self._ids = {*_RESERVED, *self.variables}
@@ -233,7 +233,7 @@ class Flow:
         if not isinstance(message, str) or not message:
             raise _problem("wait", f"Expected the name of a message, got {message!r}.")
         if not isinstance(key, Term | str | int) or key == "" or isinstance(key, bool):
-            raise _problem("wait", f"key: expected a text, a number or the result of a step, got {key!r}.")
+            raise _problem("wait", f"key: expected a string, a number or the result of a step, got {key!r}.")
         key = key if isinstance(key, Term) else str(key)
         of = self._new(name, message, after, when)
         return self._added(Wait(*of, message=message, key=key, timeout=_duration("wait", timeout)))
@@ -303,7 +303,7 @@ class Flow:
             message = f"A name is a letter or _ and then letters, digits or _, {_LONGEST} at most; got {name!r}."
             raise _problem("flow", message)
         if name in _RESERVED or keyword.iskeyword(name):
-            raise _problem(name, "This name has a meaning of its own; choose another one.")
+            raise _problem(name, "This name is reserved; choose another one.")
 
     def _edges(self, id: str, after: After) -> tuple[Edge, ...]:
         if isinstance(after, Element | Edge):
@@ -314,7 +314,7 @@ class Flow:
             if not isinstance(edge, Edge):
                 raise _problem(id, f"after: expected a step, or steps, of this flow, got {each!r}.")
             if edge.element.flow is not self:
-                raise _problem(id, f"after: {edge.element!r} is of another flow.")
+                raise _problem(id, f"after: {edge.element!r} belongs to another flow.")
             if isinstance(edge.element, Choice) and edge.way == "done":
                 raise _problem(id, f"after: expected one of the ways out of {edge.element.id!r}: .when(…), .otherwise.")
             if edge not in edges:
@@ -324,13 +324,13 @@ class Flow:
     def _condition(self, id: str, condition: Any) -> Term:
         if not isinstance(condition, Term):
             message = f"when: expected a condition on results of steps, got {condition!r}."
-            raise _problem(id, f"{message} What is known already can be decided by an if of Python.")
+            raise _problem(id, f"{message} If the answer is already known, use an if statement of Python.")
         self._check_term(id, condition)
         return condition
 
     def _check_term(self, id: str, term: Term) -> None:
         if term.flow is not None and term.flow is not self:
-            raise _problem(id, f"{term!r} is of another flow.")
+            raise _problem(id, f"{term!r} belongs to another flow.")
 
     def _check_known(self, element: Element) -> None:
         """A result is there if its step comes before, by whatever way."""
@@ -363,7 +363,7 @@ class Flow:
         from .compiling import compiled
 
         if self.instance is not None:
-            raise _problem("flow", f"It has been started already, as {self.instance.pk}.")
+            raise _problem("flow", f"It has already been started, as {self.instance.pk}.")
         process, variables = compiled(self)
         database = using or router.db_for_write(_instances())
         try:

@@ -77,7 +77,7 @@ def _registering(table: dict[str, Callable[..., Any]], kind: str, names: Sequenc
     def register(function: F) -> F:
         for name in names:
             if not isinstance(name, str) or not name:
-                raise ValueError(f"The name of a {kind} is a text, not {name!r}.")
+                raise ValueError(f"The name of a {kind} is a string, not {name!r}.")
             known = table.setdefault(name, function)
             if known is not function:
                 raise DuplicateHandler(f"{name!r} is the name of two functions ({kind}): {known!r} and {function!r}.")

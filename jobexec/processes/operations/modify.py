@@ -1,4 +1,4 @@
-"""Change by hand where an instance stands, and run one again that has ended."""
+"""Modify running instances, and restart those that have ended."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def modify(instance: ProcessInstance | UUID, *, using: str | None = None) -> Mod
 def modify_instance(
     instance: ProcessInstance | UUID, commands: Sequence[Command], reason: str = "", *, using: str | None = None
 ) -> None:
-    """What :meth:`Modification.execute` does."""
+    """Implementation of :meth:`Modification.execute`."""
     database, id = which(instance, ProcessInstance, using)
     if not commands:
         raise InvalidJob("commands: expected at least one change, got none.")
@@ -88,7 +88,7 @@ def modify_instance(
         if done is not None:
             note_instance(database, id, {"commands": told(commands), "reason": reason})
     if done is None:
-        raise InstanceOver(f"The process instance {id} has ended, is being compensated, or is not there.")
+        raise InstanceOver(f"The process instance {id} has ended, is being compensated, or does not exist.")
 
 
 @audited
@@ -101,7 +101,7 @@ def restart(
     user: str = "",
     using: str | None = None,
 ) -> ProcessInstance:
-    """Start a new instance like one that has ended: of the same definition, with its variables and its business key.
+    """Restart an ended instance: start a new one of the same definition, with its variables and its business key.
 
     The new instance begins ``before`` or ``after`` elements (one id or several), or at its start event. ``variables``
     are set in addition. Pass the variables that SENSITIVE names, because they were not kept. Returns the new row.

@@ -101,7 +101,7 @@ def _wait_for_step(using: str, id: UUID) -> None:
     with transaction.atomic(using=using):
         root = load.root_of(using, id)
         if root is None or load.locked(using, root) is None:
-            raise InstanceOver(f"The process instance {id} has ended, or is not there.")
+            raise InstanceOver(f"The process instance {id} has ended or does not exist.")
 
 
 def _scope(key: str, version: int | None, tenant: str | None, using: str | None) -> tuple[str, dict[str, Any]]:

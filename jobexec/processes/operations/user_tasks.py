@@ -1,4 +1,4 @@
-"""Tasks of people: claim and complete."""
+"""Claim and complete user tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deploy a process for a test, drive its instances, and say where they stand."""
+"""Deploy a process for a test, drive its instances, and assert their state."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _view(instance: ProcessInstance) -> InstanceView:
 
 
 def _standing(view: InstanceView) -> list[str]:
-    """Where something waits. A scope stands where its content does; what is done and can be undone does not wait."""
+    """The elements at which something waits. A scope is where its content is; completed ones do not wait."""
     passive = {State.SCOPE.value, State.COMPENSABLE.value}
     return [row.element_id for row in view.executions if row.state not in passive]
 
