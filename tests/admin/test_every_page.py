@@ -70,8 +70,8 @@ def pages(page: Any, rows: dict[type[Any], Any], asking: frozenset[str]) -> Iter
         f"{list_url(Job)}?q=nothing",
         ADD_SCHEDULE,
         ADD_CLIENT,
-        SUSPEND,
         *PAGES,
+        SUSPEND,
     ]:
         page.goto(url)
         yield url
