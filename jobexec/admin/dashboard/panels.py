@@ -130,18 +130,23 @@ def split_legend(legend: list[dict[str, Any]], by: str, visible: VisibleTables) 
 
 
 def timers(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
-    """The next timers."""
+    """The next timers: a line for each handler, which leads to its timers, or to the only one."""
     if seen.timers is None:
         return None
-    rows = [
-        {
-            "handler": display.handler(timer.handler_type),
-            "url": visible.page(TimerJob, timer.id),
-            "due": display.relative(timer.due_date, seen.now),
-            "retry": timer.attempts > 0,
-        }
-        for timer in seen.timers
-    ]
+    rows = []
+    for each in seen.timers:
+        alone = each.count == 1 and not each.count.capped
+        url = visible.page(TimerJob, each.id) if alone else visible.list(TimerJob, handler=each.handler_type)
+        retries = _("waiting for a retry") if alone else _("%(count)s wait for a retry") % {"count": each.retries}
+        rows.append(
+            {
+                "handler": display.handler(each.handler_type),
+                "url": url,
+                "count": each.count,
+                "due": display.relative(each.due_date, seen.now),
+                "retries": retries if each.retries else "",
+            }
+        )
     return {"rows": rows, "url": visible.list(TimerJob)}
 
 
