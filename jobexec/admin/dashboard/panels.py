@@ -25,7 +25,7 @@ from jobexec.operations.problems import problems, start_command
 from jobexec.operations.schedules.words import in_words
 
 from ..common import display, node_columns
-from ..common.page_links import running_url, subject_url
+from ..common.page_links import incident_groups_url, running_url, subject_url
 from ..history.failure_group import standing_badge
 from .visible_tables import VisibleTables
 
@@ -36,7 +36,7 @@ _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
     "late": (Job, {"lock": "free"}),
     "no_worker": (ExternalWorker, {}),
     "breaker": (Resource, {}),
-    "incidents": (Incident, {"state__exact": "open"}),
+    "incidents": (Incident, {}),
 }
 
 
@@ -45,8 +45,10 @@ def wrong(seen: Overview, visible: VisibleTables) -> list[dict[str, Any]]:
     found = []
     for problem in problems(seen):
         table, query = _LEADS_TO[problem.code]
-        causes = _causes(seen, visible) if problem.code == "incidents" else []
-        found.append({"text": problem.text, "url": visible.list(table, **query), "groups": causes})
+        url, causes = visible.list(table, **query), []
+        if problem.code == "incidents":
+            url, causes = url and (incident_groups_url(visible.site) or url), _causes(seen, visible)
+        found.append({"text": problem.text, "url": url, "groups": causes})
     return found
 
 
