@@ -16,8 +16,6 @@ GUIDES = sorted((ROOT / "docs" / "how-to").rglob("*.md"))
 BLOCK = re.compile(r"^( *)(?:: )?```(python|console)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 #: Packages of which each import is checked; what an external worker uses need not be installed.
 CHECKED = {"jobexec", "django", *sys.stdlib_module_names}
-#: Commands of packages that the project of the tests does not install: django-tenants.
-OTHERS = {"migrate_schemas"}
 
 
 def blocks(kind):
@@ -30,11 +28,12 @@ def blocks(kind):
 
 
 def commands():
-    """The lines ``$ python manage.py ...`` of the project's own commands, without what follows in the shell."""
+    """The lines ``$ python manage.py ...`` of jobexec's and the demo's commands, without what follows in the shell."""
     lines = {line for block in blocks("console") for line in block.values[0].replace("\\\n", " ").splitlines()}
     found = {match[1] for line in lines if (match := re.match(r"\$ python manage\.py (.*?)(?: &&| \||  +#|$)", line))}
-    known = {name for name, app in get_commands().items() if app.startswith("django.")} | OTHERS
-    return sorted(line for line in found if line.split()[0] not in known)
+    return sorted(
+        line for line in found if str(get_commands().get(line.split()[0])).startswith(("jobexec", "demo_project"))
+    )
 
 
 def parsed(code):
