@@ -41,6 +41,7 @@ PAGES = (
     "/admin/jobexec/jobdefinition/of/category/?name=default",
     "/admin/jobexec/jobdefinition/instance/?id=order-4711",
     "/admin/jobexec/executornode/running/",
+    "/admin/jobexec/jobdefinition/incidents/",
 )
 
 
