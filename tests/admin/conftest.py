@@ -1,7 +1,6 @@
 """Staff users with exactly the permissions that a test names, and how to run an action as one."""
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from django.contrib.messages import get_messages
 from django.test import Client
 from django.urls import reverse
 
-from jobexec import clock, models
+from jobexec import models
 from jobexec.testing import controlled_clock
 from tests.support.web.browser import chromium, open_page, page, policy  # noqa: F401 (fixtures)
 
@@ -84,9 +83,15 @@ def staff(db: None) -> Callable[..., Staff]:
 
 
 @pytest.fixture
-def admin(db: None) -> Iterator[Staff]:
-    """Log in a user who may do everything. The time stands still, because pages show how long ago something was."""
+def admin(db: None) -> Staff:
+    """Log in a user who may do everything."""
     client = Staff()
     client.force_login(get_user_model().objects.create_superuser("admin"))
-    with nullcontext() if clock.is_frozen() else controlled_clock():
-        yield client
+    return client
+
+
+@pytest.fixture
+def stopped_time() -> Iterator[None]:
+    """The time stands still, for tests of pages that show how long ago something was."""
+    with controlled_clock():
+        yield

@@ -423,7 +423,7 @@ class TestWrongUsage:
     @pytest.mark.transactional
     @pytest.mark.databases("sqlite")
     def test_several_processes_on_sqlite(self, alias):
-        with pytest.raises(CommandError, match="--processes: 'default' is SQLite"):
+        with pytest.raises(CommandError, match="--processes: 'default' is on SQLite"):
             bench("drain", alias, processes=2)
 
 

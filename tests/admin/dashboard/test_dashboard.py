@@ -134,6 +134,7 @@ class TestEmpty:
         assert "jobexec-dashboard" not in admin.get("/admin/auth/").content.decode()
 
 
+@pytest.mark.usefixtures("stopped_time")
 class TestContent:
     def test_what_is_wrong_comes_first_and_leads_to_the_lists(self, admin):
         data.node(stuck_threads=2)

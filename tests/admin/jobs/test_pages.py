@@ -135,6 +135,7 @@ def test_the_timeline_is_in_the_order_of_time(admin):
     assert "created" in events[-1].badge
 
 
+@pytest.mark.usefixtures("stopped_time")
 def test_a_job_that_is_held_says_by_whom_and_how_long_that_holds(admin):
     node = data.node()
     job = data.running(lock_owner=node.lock_owner)
@@ -226,6 +227,7 @@ def test_what_never_was_is_not_an_error(admin, key):
     assert admin.get(f"{list_url(Job)}{key}/change/", follow=True).status_code == 200
 
 
+@pytest.mark.usefixtures("stopped_time")
 def test_nodes_tell_their_lease(admin):
     data.node("default", "fresh", beat=3)
     data.node("default", "late", beat=100)

@@ -64,6 +64,7 @@ def test_counts_in_the_list_end_early(admin, monkeypatch):
     assert pay["waits"] == "2+"
 
 
+@pytest.mark.usefixtures("stopped_time")
 @pytest.mark.parametrize(
     ("columns", "said"),
     [

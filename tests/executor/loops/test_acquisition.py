@@ -258,9 +258,9 @@ def test_each_round_is_a_line_for_whoever_debugs(alias, build, caplog, monkeypat
         loop.run_once()
     lines = [record.getMessage().partition(": ")[2] for record in caplog.records if "asked for" in record.getMessage()]
     assert lines == [
-        "asked for 4 jobs, 4 there, 4 acquired, 0 lost to other nodes; 0 threads busy, 4 jobs queued",
-        "asked for 4 jobs, 4 there, 4 acquired, 2 lost to other nodes; 0 threads busy, 4 jobs queued",
-        "asked for 0 jobs, 0 there, 0 acquired, 0 lost to other nodes; 0 threads busy, 4 jobs queued",
+        "asked for 4 jobs, 4 found, 4 acquired, 0 lost to other nodes; 0 threads busy, 4 jobs queued",
+        "asked for 4 jobs, 4 found, 4 acquired, 2 lost to other nodes; 0 threads busy, 4 jobs queued",
+        "asked for 0 jobs, 0 found, 0 acquired, 0 lost to other nodes; 0 threads busy, 4 jobs queued",
     ]
 
 
