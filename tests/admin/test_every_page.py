@@ -4,12 +4,15 @@ axe finds what keeps people with assistive technology from a page. What it finds
 a list of Django's own has the same.
 """
 
+import os
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import django
 import pytest
+from django.contrib.auth import get_user_model
 from django.contrib.auth.admin import UserAdmin
 
 from jobexec import clock
@@ -70,8 +73,8 @@ def pages(page: Any, rows: dict[type[Any], Any], asking: frozenset[str]) -> Iter
         f"{list_url(Job)}?q=nothing",
         ADD_SCHEDULE,
         ADD_CLIENT,
-        SUSPEND,
         *PAGES,
+        SUSPEND,
     ]:
         page.goto(url)
         yield url
@@ -122,6 +125,34 @@ def test_nothing_is_blocked_and_all_can_be_read(page, rows, scheme):
         wrong += [(name, each) for each in [*found, *page.complaints]]
         page.complaints.clear()
     assert wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("width", [1440, 1024, 400])
+def test_no_page_is_wider_than_its_window(open_page, rows, width):
+    """With JOBEXEC_TEST_PICTURES=folder, each page is also saved as a picture, light and dark."""
+    user = get_user_model().objects.create_superuser("admin")
+    page = open_page(user, viewport={"width": width, "height": 900})
+    wide = []
+    for number, name in enumerate(pages(page, rows, DIFFERENT)):
+        if page.evaluate("document.documentElement.scrollWidth") > width:
+            wide.append((name, "the page"))
+        wide += [(name, each) for each in page.evaluate(CUT)]
+        if folder := os.environ.get("JOBEXEC_TEST_PICTURES"):
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                title = re.sub("[^a-z_]+", "-", name.removeprefix("/admin/jobexec/"))
+                page.screenshot(path=f"{folder}/{width}-{number:03}-{title[:40]}-{scheme}.png", full_page=True)
+    assert wide == []
+
+
+#: What ends right of the window or is cut by what it is in, other than in a box that scrolls.
+CUT = """[...document.querySelectorAll("#content *")].filter(element => {
+    const place = element.getBoundingClientRect();
+    const scrolls = element.closest(".jobexec-scroll, .results, pre, textarea, .visually-hidden, svg");
+    return place.width && !scrolls && place.right > innerWidth + 1;
+}).map(element => element.outerHTML.slice(0, 120))"""
 
 
 def test_the_findings_that_are_left_out_are_those_of_django(page, monkeypatch):
