@@ -312,6 +312,24 @@ def test_a_long_list_keeps_its_order(alias, run_jobs):
     assert not Variable.objects.using(alias).exists()
 
 
+@job(name="tests.flows.count_to")
+def count_to(number):
+    return list(range(number))
+
+
+@pytest.mark.parametrize(("number", "batches"), [(1_005, 1), (5, 0), (0, 0)])
+def test_a_step_gives_a_list_of_any_length(alias, run_jobs, number, batches):
+    flow = Flow("map")
+    listed = flow.step(count_to, number)
+    mapped = flow.map(note, "item", item, over=listed.result, after=listed)
+    flow.step(note, "end", mapped.result, after=mapped)
+    instance = run_items(run_jobs, lambda: started(alias, flow))
+    assert (len(CALLS), CALLS[-1]) == (number + 1, "end")
+    assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables["note_2"] == list(range(number))
+    assert Batch.objects.using(alias).count() == batches
+    assert not Variable.objects.using(alias).exists()
+
+
 @job(name="tests.flows.odd", retries="R1/PT0S")
 def odd(number):
     CALLS.append(number)

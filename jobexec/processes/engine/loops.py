@@ -17,7 +17,7 @@ def begin(moves: Moves, token: Token, node: Node) -> None:
     assert node.loop is not None
     moves.arrive(token)
     total, items = _extent(moves, token, node, node.loop)
-    if node.loop.batch:
+    if node.loop.batch is not None and total > node.loop.batch:
         arm_all(moves, token, node)
         _begin_batch(moves, token, node, items)
         return
@@ -60,6 +60,7 @@ def _begin_batch(moves: Moves, token: Token, node: Node, items: list[Any]) -> No
     assert node.work is not None and node.loop is not None and node.work.mode is Mode.OUTSIDE
     calls = [_arguments(moves, token, node.loop, node.work, index, item) for index, item in enumerate(items)]
     payload = {"handler": node.work.handler, "calls": calls}
+    token.data = {**token.data, "batch": True}
     moves.wait_for_job(token, JobKind.BATCH, State.OUTSIDE, payload=payload)
 
 

@@ -60,7 +60,7 @@ def take_result(moves: Moves, token: Token, node: Node, result: Any) -> None:
     Where a multi-instance collects results, the variable stays inside: each of its instances has its own.
     """
     name = node.work.result_variable if node.work is not None else None
-    if node.loop is not None and node.loop.batch:
+    if token.data.get("batch") and node.loop is not None:
         name = node.loop.results or name
     if name is not None:
         if token.is_inner and node.loop is not None and node.loop.results is not None:

@@ -132,13 +132,13 @@ class _Shape:
 
     def _loop(self, step: Step, work: Work) -> dict[str, Any]:
         over = step.over
-        is_long = isinstance(over, list | tuple) and len(over) > BATCH_FROM
+        is_short = isinstance(over, list | tuple) and len(over) <= BATCH_FROM
         loop = Loop(
             collection=self._kept(step.id, over),
             item=item.text,
             result=Expression(f"${{{_RETURNED}}}"),
             results=step.id,
-            batch=is_long and step.outside,
+            batch=BATCH_FROM if step.outside and not is_short else None,
             jobs=step.jobs if step.outside else replace(step.jobs, before=True),
         )
         return {

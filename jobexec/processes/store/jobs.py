@@ -170,7 +170,7 @@ class JobWriter:
     def _discard(self, changes: Changes) -> None:
         """What a thread or a worker already has is left alone: it finds its token gone, and ends well."""
         instances = [str(id) for id in self.tokens.instances]
-        gone = changes.gone_tokens if self._may_have_more(changes) else []
+        gone = changes.gone_tokens if self._may_have_more(changes) else changes.gone_batches
         owners: list[tuple[str, str | None]] = [(str(id), None) for id in gone]
         owners += [(str(owner), element) for owner, element in changes.disarmed]
         discard_jobs(self.using, instances, owners, changes.cancelled_jobs)
@@ -183,9 +183,7 @@ class JobWriter:
         if any(row.state in _ENDED_BY_FORCE for row in changes.changed_instances):
             return True
         processes = [definitions.process(self.using, row.definition) for row in self.tokens.instances.values()]
-        if self.tokens.had_incidents or any(process.awaits & _ARMED for process in processes):
-            return True
-        return any(node.loop is not None and node.loop.batch for process in processes for node in process.nodes)
+        return self.tokens.had_incidents or any(process.awaits & _ARMED for process in processes)
 
     def _columns(self, job: rows.Job) -> dict[str, Any]:
         if job.kind in _HANDLERS:

@@ -55,9 +55,9 @@ def loops_know_how_often(process: Process) -> Iterator[Problem]:
             yield Problem(node.id, "Only activities are repeated.", node.line)
         if node.loop.cardinality is None and node.loop.collection is None:
             yield Problem(node.id, "A multi-instance needs a cardinality or a collection.", node.line)
-        if node.loop.batch and (message := _no_batch(node, node.loop)):
+        if node.loop.batch is not None and (message := _no_batch(node, node.loop)):
             yield Problem(node.id, message, node.line)
-        if not node.loop.batch and (node.loop.result is None) != (node.loop.results is None):
+        if node.loop.batch is None and (node.loop.result is None) != (node.loop.results is None):
             yield Problem(
                 node.id, "To collect results, a multi-instance needs an expression and a variable.", node.line
             )
