@@ -42,6 +42,7 @@ PAGES = (
     f"{DASHBOARD}?by=handler",
     f"/admin/jobexec/jobdefinition/of/handler/?name={HANDLER}",
     "/admin/jobexec/jobdefinition/of/category/?name=default",
+    "/admin/jobexec/jobdefinition/of/tenant/?name=acme",
     "/admin/jobexec/jobdefinition/instance/?id=order-4711",
     "/admin/jobexec/executornode/running/",
 )
@@ -59,7 +60,10 @@ def rows(settings: Any) -> dict[type[Any], Any]:
     reported = {"job": str(rows[Job].pk), "handler": HANDLER, "since": since, "thread": "worker_1"}
     ExecutorNode.objects.update(running=[reported])
     traffic(succeeded=90, failed=4, wait={"16": 60, "4096": 34}, run={"128": 94})
-    settings.JOBEXEC = {**getattr(settings, "JOBEXEC", {}), "RESOURCES": {"pay.example": {"breaker": "fast"}}}
+    known = {"pay.example": {"limit": 2, "breaker": "fast"}, "mail": {"rate": "100/PT1M", "breaker": "fast"}}
+    settings.JOBEXEC = {**getattr(settings, "JOBEXEC", {}), "RESOURCES": known}
+    data.running(resource="pay.example")
+    data.resource(name="mail", hold="open", hold_until=clock.now() + timedelta(hours=1), limit=7)
     open_breaker_incident("default", rows[Resource].pk, rows[Resource].reason)
     return rows
 
@@ -83,8 +87,8 @@ def pages(page: Any, rows: dict[type[Any], Any], asking: frozenset[str]) -> Iter
     page.wait_for_selector("text=1 jobs")
     yield f"{SUSPEND} asked again"
     asked: set[str] = set()
-    of_a_breaker = page_url(Incident.objects.get(resource__isnull=False))
-    for url in [*map(page_url, rows.values()), of_a_breaker]:
+    others = [Incident.objects.get(resource__isnull=False), Resource.objects.get(hold="open")]
+    for url in map(page_url, [*rows.values(), *others]):
         page.goto(url)
         yield url
         for name in page.evaluate(QUESTIONS):
