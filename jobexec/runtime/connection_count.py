@@ -6,13 +6,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from django.apps import apps
 from django.db import connections
 
 from jobexec.conf import EngineSettings, Settings
 from jobexec.operations.sql.dialect import dialect
 
 #: The executor's threads for each engine, with one connection each; one of acquisition for each name. Promotion (with
-#: RESOURCES) and alerts (with DEAD_LETTER_ALERTS) come on top.
+#: RESOURCES), alerts (with DEAD_LETTER_ALERTS) and a second settlement (with jobexec.processes, whose steps end
+#: together) come on top.
 LOOPS = (
     "acquisition",
     "timers",
@@ -64,6 +66,7 @@ def ordinary_connections(settings: Settings, engine: EngineSettings) -> int:
     """The connections of one engine made by Django: worker threads, threads for async handlers, loops and helpers."""
     threads_for_async = settings.async_threads if settings.async_jobs else 0
     loops = len(LOOPS) - 1 + len(engine.acquirers) + bool(settings.resources) + bool(settings.dead_letter_alerts)
+    loops += apps.is_installed("jobexec.processes")
     return settings.threads + threads_for_async + loops + len(HELPERS)
 
 

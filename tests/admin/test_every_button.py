@@ -1,4 +1,4 @@
-"""Every button of a row's page in a real browser, on a phone: it can be reached, asks, and does what it says."""
+"""Every button of a row's page in a real browser, on a phone: it can be reached, and its action runs."""
 
 from typing import Any
 
@@ -32,15 +32,15 @@ def test_all_buttons(phone):
         phone.goto(page_url(row))
         press(phone, f"#jobexec-actions button[value={action}]")
         answer(phone, asks)
-        told = phone.locator(".messagelist li")
-        levels = [each.get_attribute("class") for each in told.all()]
+        shown = phone.locator(".messagelist li")
+        levels = [each.get_attribute("class") for each in shown.all()]
         if (
             levels[:1] != ["success"]
             or {"error", "warning"} & {*levels[1:]}
             or everything() == before
             or phone.complaints
         ):
-            wrong.append((table.__name__, action, levels, told.all_inner_texts(), list(phone.complaints)))
+            wrong.append((table.__name__, action, levels, shown.all_inner_texts(), list(phone.complaints)))
         phone.complaints.clear()
         empty()
     assert not wrong, "\n".join(map(str, wrong))

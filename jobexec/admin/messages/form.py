@@ -18,7 +18,7 @@ _JSON = {"rows": 6, "cols": 60, "class": "jobexec-json", "spellcheck": "false"}
 
 
 class PayloadForm(forms.Form):
-    """What the jobs receive, and how long the message is kept."""
+    """The payload, and how long the message is kept."""
 
     payload = forms.JSONField(
         label=gettext_lazy("Payload"),

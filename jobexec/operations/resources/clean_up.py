@@ -1,4 +1,4 @@
-"""Delete the rows of resources that no job uses: with a pattern there may be one for each customer."""
+"""Delete the rows of unused resources: with a pattern there may be one for each customer."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PAGE = 100
 
 
 def forgetting_resources(using: str) -> Iterator[int]:
-    """Delete those that say nothing, one page per transaction; yield the numbers.
+    """Delete rows without content, one page per transaction; yield the numbers of deleted rows.
 
-    Kept are rows with jobs, with changes by operators, with a breaker that is not closed, and whose rate still counts;
-    and those that are an entry of RESOURCES themselves, at which operators look.
+    Kept are rows with jobs, with changes by operators, with a breaker that is not closed, whose rate still counts, or
+    whose name is an entry of RESOURCES: operators look at these.
     A row that is deleted while a promotion waits for it is inserted again by that.
     """
     jobs = BlockedJob.objects.using(using).filter(resource=OuterRef("pk"))

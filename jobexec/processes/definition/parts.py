@@ -218,7 +218,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a user task shows, and to whom. All fields may be expressions.
+    """The form of a user task, and its assignee and candidates. All fields may be expressions.
 
     ``camunda:assignee``, ``candidateUsers``, ``candidateGroups``, ``dueDate``, ``followUpDate``, ``priority`` and
     ``formKey``, or the elements of Zeebe with these names. ``fields`` is ``camunda:formData`` as JSON: a list of

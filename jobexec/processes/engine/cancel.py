@@ -31,7 +31,7 @@ def interrupt(moves: Moves, token: Token) -> None:
 
 
 def cancel_children(moves: Moves, scope: Place) -> None:
-    """All that moves or waits in a scope is gone. What is done, and can be undone, stays."""
+    """All that moves or waits in a scope is gone. What is done and can be compensated, stays."""
     for child in moves.rows.active(scope):
         cancel(moves, child)
 

@@ -41,7 +41,7 @@ def _extent(moves: Moves, token: Token, node: Node, loop: Loop) -> tuple[int, li
     if loop.collection is not None:
         items = moves.value(token, loop.collection)
         if not isinstance(items, list | tuple):
-            raise BadLoop(node.id, f"Its collection is no list, but {type(items).__name__}.")
+            raise BadLoop(node.id, f"Its collection is not a list, but {type(items).__name__}.")
         return len(items), list(items)
     return _count(node, moves.value(token, loop.cardinality)), []
 
@@ -50,7 +50,7 @@ def _count(node: Node, found: Any) -> int:
     try:
         number = int(found)
     except (TypeError, ValueError):
-        raise BadLoop(node.id, f"Its cardinality is no number, but {found!r}.") from None
+        raise BadLoop(node.id, f"Its cardinality is not a number, but {found!r}.") from None
     if number < 0:
         raise BadLoop(node.id, f"Its cardinality is {number}.")
     return number

@@ -1,4 +1,4 @@
-"""Tasks: what runs in the step, what runs elsewhere, and what waits for somebody."""
+"""Tasks: those that run in the step, those that run elsewhere, and those that wait for a user."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class Tokens:
         return token
 
     def touch(self, place: Place) -> None:
-        """Say that a row has changed."""
+        """Mark a row as changed."""
         self._touched[place.id] = place
 
     def remove(self, token: Token) -> None:

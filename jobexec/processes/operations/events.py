@@ -62,12 +62,14 @@ def correlated(
     )
     found = list(_fitting(using, rows, key, business_key, instance).values_list("pk", flat=True))
     if not all and len(found) != 1:
-        raise MismatchingMessage(f"The message {message!r} must fit one that waits for it; {len(found)} do.")
+        raise MismatchingMessage(
+            f"The message {message!r} must match exactly one instance that waits for it; {len(found)} do."
+        )
     with transaction.atomic(using=using):  # what one of them refuses, the caller's transaction survives
         answers = [deliver(using, pk, given, business_key=business_key or "", by_job=False) for pk in found]
         delivered = [id for id in answers if id is not None]
     if not all and not delivered:
-        raise MismatchingMessage(f"The message {message!r} fits none that still waits for it.")
+        raise MismatchingMessage(f"The message {message!r} matches no instance that still waits for it.")
     return delivered
 
 

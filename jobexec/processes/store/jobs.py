@@ -168,7 +168,7 @@ class JobWriter:
         return rows.values_list("key", flat=True).first()
 
     def _discard(self, changes: Changes) -> None:
-        """What a thread or a worker already has is left alone: it finds its token gone, and ends well."""
+        """Jobs held by a thread or a worker are skipped: they find their token gone, and end without an error."""
         instances = [str(id) for id in self.tokens.instances]
         gone = changes.gone_tokens if self._may_have_more(changes) else changes.gone_batches
         owners: list[tuple[str, str | None]] = [(str(id), None) for id in gone]

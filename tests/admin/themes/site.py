@@ -11,7 +11,7 @@ import django
 from django.conf import settings
 from django.core.management import call_command
 
-#: What each theme wants at the head of INSTALLED_APPS, and at the head of the URLs.
+#: The apps of each theme, which belong before Django's admin.
 APPS = {
     "django": [],
     "unfold": ["unfold"],
@@ -80,8 +80,8 @@ def fill() -> dict[str, Any]:
     }
 
 
-def serve(told: dict[str, Any]) -> None:
-    """Until whoever has started this closes its input: it then ends, however the test has ended."""
+def serve(pages: dict[str, Any]) -> None:
+    """Serve until the input ends, which it does however the test ends."""
     from django.contrib.staticfiles.handlers import StaticFilesHandler
     from django.test.testcases import LiveServerThread
 
@@ -91,7 +91,7 @@ def serve(told: dict[str, Any]) -> None:
     server.is_ready.wait()
     if server.error:
         raise server.error
-    print(json.dumps({**told, "address": f"http://127.0.0.1:{server.port}"}), flush=True)
+    print(json.dumps({**pages, "address": f"http://127.0.0.1:{server.port}"}), flush=True)
     sys.stdin.read()
 
 

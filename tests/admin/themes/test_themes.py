@@ -1,4 +1,4 @@
-"""The admin with themes that replace Django's templates: all buttons are there, ask, and do what they say."""
+"""The admin with themes that replace Django's templates: all buttons are there and work."""
 
 import importlib.util
 import json
@@ -26,7 +26,7 @@ pytestmark = [
 
 @pytest.fixture(params=APPS)
 def site(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[dict[str, Any]]:
-    """What the process of a theme's project has told."""
+    """What the process of a theme's project has printed."""
     lacking = [app for app in APPS[request.param] if importlib.util.find_spec(app) is None]
     if lacking:
         pytest.skip(f"{lacking[0]} is not installed: pip install -e '.[themes]'")
@@ -48,7 +48,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[dict[str, An
 def page(chromium: Any, site: dict[str, Any]) -> Iterator[Any]:  # noqa: F811
     context = chromium.new_context(base_url=site["address"], viewport={"width": 1440, "height": 900})
     context.add_cookies([{"name": "sessionid", "value": site["session"], "url": site["address"]}])
-    # Fonts and pictures of other servers: none is asked.
+    # No fonts or pictures from other servers.
     context.route(lambda url: not url.startswith(site["address"]), lambda route: route.abort())
     page, errors = context.new_page(), []
     page.on("pageerror", lambda error: errors.append(str(error)))

@@ -6,6 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.apps import apps
 from django.core.management import call_command
 from django.db import connections
 
@@ -13,6 +14,7 @@ from jobexec.conf import get_settings
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.process import preflight
 from jobexec.executor.process.until_empty import UntilEmpty
+from jobexec.handlers.base import SharedEnd
 from jobexec.management.commands import runjobexecutor
 from jobexec.runtime.connection_count import (
     LOOPS,
@@ -142,13 +144,13 @@ def test_every_thread_that_uses_the_database_is_counted(alias, configure):
 def test_every_alias_has_its_number(alias, configure):
     configure(THREADS=3)
     listening = int(connections[alias].vendor == "postgresql")
-    assert connections_by_alias(get_settings()) == {alias: 17 + listening}
+    assert connections_by_alias(get_settings()) == {alias: 18 + listening}
     configure({"NOTIFY": False}, THREADS=3)
-    assert connections_by_alias(get_settings()) == {alias: 17}
+    assert connections_by_alias(get_settings()) == {alias: 18}
     configure({"NOTIFY": False}, THREADS=3, ASYNC_THREADS=5)
-    assert connections_by_alias(get_settings()) == {alias: 20}
+    assert connections_by_alias(get_settings()) == {alias: 21}
     configure({"NOTIFY": False}, THREADS=3, ASYNC_JOBS=0)
-    assert connections_by_alias(get_settings()) == {alias: 15}, "async handlers run in the worker threads"
+    assert connections_by_alias(get_settings()) == {alias: 16}, "async handlers run in the worker threads"
 
 
 def test_loops_that_only_some_settings_need(alias, configure):
@@ -161,7 +163,33 @@ def test_loops_that_only_some_settings_need(alias, configure):
     assert connections_by_alias(get_settings())[alias] == ordinary + 2
 
 
-def test_the_number_in_the_documentation_is_right():
+@pytest.mark.transactional
+def test_steps_that_end_together_use_a_connection_of_their_own(alias, make_executor, handle, monkeypatch):
+    executor = make_executor()
+    engine = executor.settings.engine(alias)
+    done, used = threading.Event(), []
+
+    def write(using, ended):
+        used.append(threading.current_thread().name)
+        done.set()
+        return []
+
+    def step(context):
+        context.shared_end = SharedEnd(write, None)
+
+    handle(step, name="tests.step")
+    executor.start()
+    make_job(alias, handler_type="tests.step")
+    passed(done)
+    executor.stop()
+    assert used == [f"jobexec-settlement-{alias}"]
+    with_processes = ordinary_connections(executor.settings, engine)
+    monkeypatch.setattr(apps, "is_installed", lambda name: name != "jobexec.processes")
+    assert with_processes == ordinary_connections(executor.settings, engine) + 1
+
+
+def test_the_number_in_the_documentation_is_right(monkeypatch):
+    monkeypatch.setattr(apps, "is_installed", lambda name: name != "jobexec.processes")
     docs = Path(__file__).parents[3] / "docs"
     pages = ["tutorial/first-job.md", "how-to/run-in-production.md", "how-to/use-pgbouncer.md"]
     said = [re.findall(r"connections: up to (\d+)\s+on\s+default", (docs / page).read_text()) for page in pages]

@@ -228,7 +228,9 @@ def _correlate(body: Body, name: str, given: dict[str, Any], caller: Caller) -> 
         return verbs.correlate_message(database(), name, **given)
     chosen = _matching(name, given["tenant_id"], keys, id)
     if len(chosen) != 1 and not (given["all"] and chosen):
-        raise MismatchingMessage(f"The message {name!r} must fit one that waits for it; {len(chosen)} do.")
+        raise MismatchingMessage(
+            f"The message {name!r} must match exactly one instance that waits for it; {len(chosen)} do."
+        )
     return [row for each in chosen for row in verbs.correlate_message(database(), name, instance=each, **given)]
 
 
