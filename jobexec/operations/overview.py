@@ -69,6 +69,8 @@ class NodeStatus:
 
     id: UUID
     name: str
+    label: str
+    """The name, with the process if several nodes have it."""
     state: NodeState
     heartbeat_time: datetime
     heartbeat_age: timedelta
@@ -221,7 +223,7 @@ def _schedules(ask: _Question) -> dict[str, Any]:
 
 
 def _nodes(ask: _Question) -> dict[str, Any]:
-    rows = ExecutorNode.objects.using(ask.using).order_by("name", "start_time", "id")[:NODES_SHOWN]
+    rows = ExecutorNode.objects.using(ask.using).told_apart().order_by("name", "start_time", "id")[:NODES_SHOWN]
     return {"nodes": [_status(row, ask.now) for row in rows]}
 
 
@@ -229,6 +231,7 @@ def _status(row: ExecutorNode, now: datetime) -> NodeStatus:
     return NodeStatus(
         id=row.pk,
         name=row.name,
+        label=row.label,
         state=NodeState(row.state),
         heartbeat_time=row.heartbeat_time,
         heartbeat_age=now - row.heartbeat_time,

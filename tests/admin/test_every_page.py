@@ -51,7 +51,7 @@ PAGES = (
 @pytest.fixture
 def rows(settings: Any, handle: Any) -> dict[type[Any], Any]:
     """One row of each table, whose page has every section; and what the dashboard shows."""
-    handle(lambda order, currency, big: None, name=HANDLER)
+    handle(lambda order, currency, big: None, name=HANDLER)  # or its jobs could not run again
     rows = data.some_of_everything()
     data.make(Job, tenant_id="acme", rank=0)
     data.make(TimerJob, handler_type="shop.a_long_name" * 4)

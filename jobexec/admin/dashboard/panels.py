@@ -83,7 +83,7 @@ def nodes(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
 
 def _node(node: NodeStatus, seen: Overview, visible: VisibleTables) -> dict[str, Any]:
     return {
-        "name": node.name,
+        "name": node.label,
         "url": visible.page(ExecutorNode, node.id),
         "state": node_columns.state_badge(node.state),
         "heartbeat": display.relative(node.heartbeat_time, seen.now),
