@@ -32,7 +32,16 @@ LISTS = (
     *("schedule", "jobkey", "taskresult"),
     *("externalworkerjob", "externalworker", "gatewayclient"),
 )
-PROCESSES = ("processdefinition", "processinstance", "usertask", "flow")
+PROCESSES = ("processdefinition", "processinstance", "usertask", "flow", "suspended", "ended")
+INSTANCES = ("flow", "suspended", "ended")
+#: Pictures of questions, and the buttons that ask them.
+ASKED = {
+    "process-suspend": "suspend",
+    "process-activate": "activate",
+    "process-modify": "modify",
+    "process-restart": "restart",
+    "process-suspendall": "suspend",
+}
 
 
 def main(*wanted: str) -> None:
@@ -62,6 +71,9 @@ def main(*wanted: str) -> None:
                     if name == "add-schedule":
                         page.fill("#id_expression", "0 3 * * MON-FRI")
                         page.wait_for_selector("#jobexec-times ol")
+                    if name in ASKED:
+                        page.click(f"#jobexec-actions button[value={ASKED[name]}]")
+                        page.wait_for_selector("#jobexec-ask")
                     picture(page, IMAGES / f"{name}-{scheme}.png", MOST_OF.get(name.split("-")[0], MOST))
                 if wanted and "ask" not in wanted:
                     continue
@@ -100,7 +112,7 @@ def url_of(page: str, table: str, *arguments: Any) -> str:
     from django.urls import reverse
 
     app = "jobexec_processes" if table in PROCESSES else "jobexec"
-    return reverse(f"admin:{app}_{'processinstance' if table == 'flow' else table}_{page}", args=arguments)
+    return reverse(f"admin:{app}_{'processinstance' if table in INSTANCES else table}_{page}", args=arguments)
 
 
 def addresses(rows: dict[str, Any]) -> dict[str, str]:
@@ -108,7 +120,7 @@ def addresses(rows: dict[str, Any]) -> dict[str, str]:
     from django.urls import reverse
 
     lists = {f"list-{table}": url_of("changelist", table) for table in (*LISTS, *PROCESSES[:3])}
-    pages = {f"page-{table}": url_of("change", table, row.pk) for table, row in rows.items()}
+    pages = {f"page-{table}": url_of("change", table, row.pk) for table, row in rows.items() if table != "ended"}
     return {
         "dashboard": "/admin/jobexec/",
         **lists,
@@ -121,6 +133,11 @@ def addresses(rows: dict[str, Any]) -> dict[str, str]:
         "dashboard-handlers": "/admin/jobexec/?by=handler",
         "running": reverse("admin:jobexec_running"),
         "page-processheat": f"{pages.get('page-processdefinition', '')}?show=runs",
+        "process-suspend": pages["page-processinstance"],
+        "process-activate": pages["page-suspended"],
+        "process-modify": pages["page-processinstance"],
+        "process-restart": url_of("change", "ended", rows["ended"].pk),
+        "process-suspendall": pages["page-processdefinition"],
     }
 
 

@@ -12,6 +12,7 @@ from jobexec.models import ExternalWorkerJob
 from jobexec.operations.external.settle import complete_external_job
 from jobexec.processes import claim, complete, correlate, deploy, flow, service_task, start
 from jobexec.processes.models import ProcessDefinition, ProcessInstance, UserTask
+from jobexec.processes.operations.suspend import suspend as suspend_instance
 from jobexec.testing import ManualExecutor, controlled_clock
 
 FILE = Path(__file__).parent / "examples" / "order.bpmn"
@@ -70,10 +71,19 @@ def fill() -> dict[str, Any]:
             run()
             time.advance(timedelta(minutes=2))
     order = ProcessInstance.objects.get(business_key="order-4715")
+    suspended = ProcessInstance.objects.get(business_key="order-4714")
+    suspend_instance(suspended.pk, until=now + timedelta(days=3))
     task = UserTask.objects.get(instance_id=order.pk, element_id="approve")
     definition = ProcessDefinition.objects.get(key="order")
     imported = ProcessInstance.objects.get(business_key="spring")
-    return {"processdefinition": definition, "processinstance": order, "usertask": task, "flow": imported}
+    return {
+        "processdefinition": definition,
+        "processinstance": order,
+        "usertask": task,
+        "flow": imported,
+        "suspended": suspended,
+        "ended": ProcessInstance.objects.filter(definition_key="order", end_time__isnull=False).latest("pk"),
+    }
 
 
 def _order(number: int, dice: random.Random) -> None:

@@ -123,7 +123,7 @@ def test_a_long_list_is_done_by_a_batch(page, live_server, monkeypatch):
     page.click("text=Select all 60 dead letter jobs")
     page.select_option("select[name=action]", "requeue")
     page.click("button[name=index]")
-    page.wait_for_selector("#jobexec-batch")
+    page.wait_for_selector("#jobexec-large")
     page.click("#jobexec-ask input[type=submit]")
     page.wait_for_selector("text=started a batch for 60 dead letter jobs")
     batch = Batch.objects.get()

@@ -4,12 +4,15 @@ axe finds what keeps people with assistive technology from a page. What it finds
 a list of Django's own has the same.
 """
 
+import os
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import django
 import pytest
+from django.contrib.auth import get_user_model
 from django.contrib.auth.admin import UserAdmin
 
 from jobexec import clock
@@ -39,6 +42,7 @@ PAGES = (
     f"{DASHBOARD}?by=handler",
     f"/admin/jobexec/jobdefinition/of/handler/?name={HANDLER}",
     "/admin/jobexec/jobdefinition/of/category/?name=default",
+    "/admin/jobexec/jobdefinition/of/tenant/?name=acme",
     "/admin/jobexec/jobdefinition/instance/?id=order-4711",
     "/admin/jobexec/executornode/running/",
     "/admin/jobexec/jobdefinition/incidents/",
@@ -48,7 +52,7 @@ PAGES = (
 @pytest.fixture
 def rows(settings: Any, handle: Any) -> dict[type[Any], Any]:
     """One row of each table, whose page has every section; and what the dashboard shows."""
-    handle(lambda *args, **kwargs: None, name=HANDLER)  # or its jobs could not run again
+    handle(lambda order, currency, big: None, name=HANDLER)  # or its jobs could not run again
     rows = data.some_of_everything()
     data.make(Job, tenant_id="acme", rank=0)
     data.make(TimerJob, handler_type="shop.a_long_name" * 4)
@@ -58,7 +62,10 @@ def rows(settings: Any, handle: Any) -> dict[type[Any], Any]:
     reported = {"job": str(rows[Job].pk), "handler": HANDLER, "since": since, "thread": "worker_1"}
     ExecutorNode.objects.update(running=[reported])
     traffic(succeeded=90, failed=4, wait={"16": 60, "4096": 34}, run={"128": 94})
-    settings.JOBEXEC = {**getattr(settings, "JOBEXEC", {}), "RESOURCES": {"pay.example": {"breaker": "fast"}}}
+    known = {"pay.example": {"limit": 2, "breaker": "fast"}, "mail": {"rate": "100/PT1M", "breaker": "fast"}}
+    settings.JOBEXEC = {**getattr(settings, "JOBEXEC", {}), "RESOURCES": known}
+    data.running(resource="pay.example")
+    data.resource(name="mail", hold="open", hold_until=clock.now() + timedelta(hours=1), limit=7)
     open_breaker_incident("default", rows[Resource].pk, rows[Resource].reason)
     return rows
 
@@ -82,8 +89,8 @@ def pages(page: Any, rows: dict[type[Any], Any], asking: frozenset[str]) -> Iter
     page.wait_for_selector("text=1 jobs")
     yield f"{SUSPEND} asked again"
     asked: set[str] = set()
-    of_a_breaker = page_url(Incident.objects.get(resource__isnull=False))
-    for url in [*map(page_url, rows.values()), of_a_breaker]:
+    others = [Incident.objects.get(resource__isnull=False), Resource.objects.get(hold="open")]
+    for url in map(page_url, [*rows.values(), *others]):
         page.goto(url)
         yield url
         for name in page.evaluate(QUESTIONS):
@@ -124,6 +131,34 @@ def test_nothing_is_blocked_and_all_can_be_read(page, rows, scheme):
         wrong += [(name, each) for each in [*found, *page.complaints]]
         page.complaints.clear()
     assert wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("width", [1440, 1024, 400])
+def test_no_page_is_wider_than_its_window(open_page, rows, width):
+    """With JOBEXEC_TEST_PICTURES=folder, each page is also saved as a picture, light and dark."""
+    user = get_user_model().objects.create_superuser("admin")
+    page = open_page(user, viewport={"width": width, "height": 900})
+    wide = []
+    for number, name in enumerate(pages(page, rows, DIFFERENT)):
+        if page.evaluate("document.documentElement.scrollWidth") > width:
+            wide.append((name, "the page"))
+        wide += [(name, each) for each in page.evaluate(CUT)]
+        if folder := os.environ.get("JOBEXEC_TEST_PICTURES"):
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                title = re.sub("[^a-z_]+", "-", name.removeprefix("/admin/jobexec/"))
+                page.screenshot(path=f"{folder}/{width}-{number:03}-{title[:40]}-{scheme}.png", full_page=True)
+    assert wide == []
+
+
+#: What ends right of the window or is cut by what it is in, other than in a box that scrolls.
+CUT = """[...document.querySelectorAll("#content *")].filter(element => {
+    const place = element.getBoundingClientRect();
+    const scrolls = element.closest(".jobexec-scroll, .results, pre, textarea, .visually-hidden, svg");
+    return place.width && !scrolls && place.right > innerWidth + 1;
+}).map(element => element.outerHTML.slice(0, 120))"""
 
 
 def test_the_findings_that_are_left_out_are_those_of_django(page, monkeypatch):

@@ -58,6 +58,17 @@ def _parameters(page: ModelAdmin) -> set[str]:
     return {name for each in filters if (name := getattr(each, "parameter_name", None))}
 
 
+class _Once:
+    """What a page shows in the first of several places that it has, which depends on the theme of the admin."""
+
+    def __init__(self) -> None:
+        self._places = 0
+
+    def more(self) -> bool:
+        self._places += 1
+        return self._places == 1
+
+
 class TableAdmin(ModelAdmin):
     """A read-only table. Users do not add or edit rows: actions change them."""
 
@@ -197,6 +208,7 @@ class TableAdmin(ModelAdmin):
             "row_actions": [each for each in self.permitted_actions(request) if obj is None or each.applies(obj)],
             "list_url": self.list_url(),
             "from_page": FROM_PAGE,
+            "once": _Once(),
             "related": links_of(request, self.admin_site.name, obj) if obj is not None else [],
             **self._guarded_context(request, obj),
         }

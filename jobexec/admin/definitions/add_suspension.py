@@ -138,5 +138,7 @@ class AddSuspension(TableAdmin):
             moved,
         )
         label = capfirst(str(dict(SuspensionScope.choices)[data["scope"]]))
-        self.message_user(request, text % {"scope": label, "value": data["value"], "count": moved, **said})
+        self.message_user(
+            request, text % {"scope": label, "value": data["value"], "count": moved, **said}, messages.SUCCESS
+        )
         return HttpResponseRedirect(self.list_url())

@@ -46,7 +46,7 @@ def test_all_of_a_long_list_are_a_batch(admin, few):
     mine = {data.dead_letter(process_instance_id="order-1").pk for _ in range(4)}
     data.dead_letter(process_instance_id="order-2")
     asked = act_on_all(admin, DeadLetterJob, "requeue", "?q=order-1", answered=False)
-    assert b'id="jobexec-batch"' in asked.content
+    assert b'id="jobexec-large"' in asked.content
     assert not Batch.objects.exists()
     response = act_on_all(admin, DeadLetterJob, "requeue", "?q=order-1", retries="5")
     batch = Batch.objects.get()
@@ -66,7 +66,7 @@ def test_a_batch_is_never_begun_without_a_question(admin, few):
         data.make(TimerJob, due_date=clock.now() + timedelta(hours=1))
     asked = act_on_all(admin, TimerJob, "retry_now", answered=False)
     assert asked.status_code == 200
-    assert b'id="jobexec-batch"' in asked.content
+    assert b'id="jobexec-large"' in asked.content
     assert not Batch.objects.exists()
     act_on_all(admin, TimerJob, "retry_now")
     assert Batch.objects.get().type == "retry_now"

@@ -319,8 +319,8 @@ def test_dead_letters_stay_unless_a_time_is_set(alias, settings, ago):
 
 
 def test_resources_that_nobody_uses_are_forgotten(alias, configure, frozen):
-    configure(RESOURCES={"customer:*": {"limit": 1, "rate": "1/PT1M"}})
-    for name in ("blocked", "running", "over", "changed", "open", "soon"):
+    configure(RESOURCES={"customer:*": {"limit": 1, "rate": "1/PT1M"}, "customer:entry": {"limit": 2}})
+    for name in ("blocked", "running", "over", "changed", "open", "soon", "entry"):
         Resource.objects.using(alias).create(name=f"customer:{name}")
     rows = Resource.objects.using(alias)
     rows.filter(pk="customer:changed").update(limit=3)
@@ -331,4 +331,4 @@ def test_resources_that_nobody_uses_are_forgotten(alias, configure, frozen):
     make_row(Job, alias, resource="customer:running")
     clean_up_history(alias)
     left = {name.partition(":")[2] for name in rows.values_list("pk", flat=True)}
-    assert left == {"*", "blocked", "running", "changed", "open", "soon"}
+    assert left == {"*", "blocked", "running", "changed", "open", "soon", "entry"}
