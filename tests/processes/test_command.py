@@ -68,6 +68,8 @@ def test_what_is_wrong(alias, command, file, tmp_path):
         command("start", "nothing")
     with pytest.raises(CommandError, match="JSON object"):
         command("start", "nothing", "--variables", "[1]")
+    with pytest.raises(CommandError, match="--variables: expected JSON of at most 1,000,000 characters"):
+        command("start", "nothing", "--variables", "[" * 100_000)
     with pytest.raises(CommandError, match="there is no such file"):
         command("deploy", str(tmp_path / "gone.bpmn"))
     with pytest.raises(CommandError, match="Expected the id"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +11,7 @@ from uuid import UUID
 from django.core.management.base import CommandError
 
 from jobexec.identifiers import as_id
-from jobexec.management.jobs.arguments.values import moment
+from jobexec.management.jobs.arguments.values import json_object, moment
 from jobexec.processes.engine.inputs import Change, Command
 from jobexec.processes.models import ProcessInstance
 from jobexec.processes.operations.instances import cancel, set_retries
@@ -45,13 +44,19 @@ def add_arguments(actions: Any) -> None:
     modified.add_argument("instance", help="its id")
     modified.set_defaults(commands=[])
     _add_commands(modified, {"--cancel": Change.CANCEL, "--before": Change.BEFORE, "--after": Change.AFTER})
-    modified.add_argument("--variables", default="{}", help="a JSON object, set for what is started")
+    modified.add_argument("--variables", type=json_object, default={}, help="a JSON object, set for what is started")
     modified.add_argument("--reason", default="")
     again = actions.add_parser("restart", help="start an instance like one that has ended")
     again.add_argument("instance", help="the id of the one that has ended")
     again.set_defaults(commands=[])
     _add_commands(again, {"--before": Change.BEFORE, "--after": Change.AFTER})
-    again.add_argument("--variables", default="{}", help="a JSON object, in addition to those that it ended with")
+    again.add_argument(
+        "--variables",
+        type=json_object,
+        default={},
+        metavar="JSON",
+        help="a JSON object, in addition to those that it ended with",
+    )
     retried = actions.add_parser("retry", help="do again what has failed in an instance")
     retried.add_argument("instance", help="its id")
     retried.add_argument("--element", help="only at this element")
@@ -112,9 +117,8 @@ def _activate(using: str, options: Options) -> str:
 
 
 def _modify(using: str, options: Options) -> str:
-    variables = variables_in(options["variables"])
     commands: list[Command] = [
-        command(change, element, None if change is Change.CANCEL else variables)
+        command(change, element, None if change is Change.CANCEL else options["variables"])
         for change, element in options["commands"]
     ]
     modify_instance(id_in(options["instance"]), commands, options["reason"], using=using)
@@ -127,7 +131,7 @@ def _restart(using: str, options: Options) -> str:
         id_in(options["instance"]),
         before=chosen[Change.BEFORE],
         after=chosen[Change.AFTER],
-        variables=variables_in(options["variables"]),
+        variables=options["variables"],
         using=using,
     )
     return f"{row.pk} {row.state}"
@@ -158,14 +162,3 @@ def id_in(text: str) -> UUID:
 
 def _target(text: str) -> Target:
     return as_id(text) or text
-
-
-def variables_in(text: str) -> dict[str, Any]:
-    """The JSON object that ``--variables`` is. Raises CommandError."""
-    try:
-        variables = json.loads(text)
-    except ValueError as error:
-        raise CommandError(f"--variables: expected a JSON object ({error}).", returncode=2) from error
-    if not isinstance(variables, dict):
-        raise CommandError("--variables: expected a JSON object.", returncode=2)
-    return variables
