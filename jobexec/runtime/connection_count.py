@@ -6,13 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from django.apps import apps
 from django.db import connections
 
 from jobexec.conf import EngineSettings, Settings
 from jobexec.operations.sql.dialect import dialect
 
 #: The executor's threads for each engine, with one connection each; one of acquisition for each name. Promotion (with
-#: RESOURCES) and alerts (with DEAD_LETTER_ALERTS) come on top.
+#: RESOURCES), alerts (with DEAD_LETTER_ALERTS), and the shared end of jobs (with jobexec.processes) come on top.
 LOOPS = (
     "acquisition",
     "timers",
@@ -63,7 +64,8 @@ def connections_needed(settings: Settings, engine: EngineSettings) -> Connection
 def ordinary_connections(settings: Settings, engine: EngineSettings) -> int:
     """The connections of one engine made by Django: worker threads, threads for async handlers, loops and helpers."""
     threads_for_async = settings.async_threads if settings.async_jobs else 0
-    loops = len(LOOPS) - 1 + len(engine.acquirers) + bool(settings.resources) + bool(settings.dead_letter_alerts)
+    some_need = (settings.resources, settings.dead_letter_alerts, apps.is_installed("jobexec.processes"))
+    loops = len(LOOPS) - 1 + len(engine.acquirers) + sum(map(bool, some_need))
     return settings.threads + threads_for_async + loops + len(HELPERS)
 
 

@@ -90,7 +90,7 @@ def test_jobs_of_all_kinds_are_done_and_the_connections_go_back(alias, pooled, h
     connections[alias].close()
     until(lambda: stats(alias)["pool_available"] == stats(alias)["pool_size"])
     assert stats(alias).get("requests_errors", 0) == 0
-    assert stats(alias)["pool_max"] == THREADS + 14
+    assert stats(alias)["pool_max"] == THREADS + 15
 
 
 def test_in_a_pool_that_is_too_small_jobs_wait_and_are_done(alias, pooled, handle):

@@ -175,9 +175,9 @@ def test_no_w001_where_the_options_are_right(site, database):
     [
         (True, 10, True),
         (True, 1, True),
-        ({"max_size": 23}, 10, True),
-        ({"max_size": 24}, 10, False),
-        ({"min_size": 24}, 10, False),
+        ({"max_size": 24}, 10, True),
+        ({"max_size": 25}, 10, False),
+        ({"min_size": 25}, 10, False),
         ({"min_size": 2}, 10, True),
         (False, 10, False),
     ],
@@ -190,7 +190,7 @@ def test_w002_for_a_pool_too_small_for_the_threads(site, pool, threads, warned):
 def test_w002_says_how_many_connections_are_needed(site):
     found = site({"default": postgresql(OPTIONS={"pool": {"max_size": 5}})}, THREADS=20)
     assert "at most 5" in found["jobexec.W002"].msg
-    assert "at least 34" in found["jobexec.W002"].hint
+    assert "at least 35" in found["jobexec.W002"].hint
 
 
 @pytest.mark.parametrize(("database", "expected"), [(sqlite(**GOOD_SQLITE), ["jobexec.W003"]), (postgresql(), [])])

@@ -6,6 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.apps import apps
 from django.core.management import call_command
 from django.db import connections
 
@@ -142,16 +143,16 @@ def test_every_thread_that_uses_the_database_is_counted(alias, configure):
 def test_every_alias_has_its_number(alias, configure):
     configure(THREADS=3)
     listening = int(connections[alias].vendor == "postgresql")
-    assert connections_by_alias(get_settings()) == {alias: 17 + listening}
+    assert connections_by_alias(get_settings()) == {alias: 18 + listening}
     configure({"NOTIFY": False}, THREADS=3)
-    assert connections_by_alias(get_settings()) == {alias: 17}
+    assert connections_by_alias(get_settings()) == {alias: 18}
     configure({"NOTIFY": False}, THREADS=3, ASYNC_THREADS=5)
-    assert connections_by_alias(get_settings()) == {alias: 20}
+    assert connections_by_alias(get_settings()) == {alias: 21}
     configure({"NOTIFY": False}, THREADS=3, ASYNC_JOBS=0)
-    assert connections_by_alias(get_settings()) == {alias: 15}, "async handlers run in the worker threads"
+    assert connections_by_alias(get_settings()) == {alias: 16}, "async handlers run in the worker threads"
 
 
-def test_loops_that_only_some_settings_need(alias, configure):
+def test_loops_that_only_some_settings_need(alias, configure, monkeypatch):
     configure({"NOTIFY": False}, THREADS=3)
     ordinary = connections_by_alias(get_settings())[alias]
     configure({"NOTIFY": False}, THREADS=3, RESOURCES={"pay": {"limit": 1}}, DEAD_LETTER_ALERTS={})
@@ -159,13 +160,16 @@ def test_loops_that_only_some_settings_need(alias, configure):
     alerts = {"team": {"mail": "team@shop.example"}}
     configure({"NOTIFY": False}, THREADS=3, RESOURCES={"pay": {"limit": 1}}, DEAD_LETTER_ALERTS=alerts)
     assert connections_by_alias(get_settings())[alias] == ordinary + 2
+    monkeypatch.setattr(apps, "is_installed", lambda name: name != "jobexec.processes")
+    assert connections_by_alias(get_settings())[alias] == ordinary + 1, "no job ends together with others"
 
 
-def test_the_number_in_the_documentation_is_right():
+def test_the_number_in_the_documentation_is_right(monkeypatch):
     docs = Path(__file__).parents[3] / "docs"
     pages = ["tutorial/first-job.md", "how-to/run-in-production.md", "how-to/use-pgbouncer.md"]
     said = [re.findall(r"connections: up to (\d+)\s+on\s+default", (docs / page).read_text()) for page in pages]
     settings = get_settings().replace(threads=10)
+    monkeypatch.setattr(apps, "is_installed", lambda name: False)
     ordinary = ordinary_connections(settings, settings.engine("default"))
     assert said == [[str(ordinary)], [str(ordinary + 1)], [str(ordinary + 1)]], "SQLite, and PostgreSQL with a listener"
 
