@@ -47,7 +47,7 @@ def start() -> tuple[str, Callable[[], None]]:
     address = keeper.stdout.readline().strip()
     if not address:
         _, errors = keeper.communicate()
-        raise ServerError((errors.strip().splitlines() or ["the keeper said nothing"])[-1])
+        raise ServerError((errors.strip().splitlines() or ["the server process wrote nothing"])[-1])
     stop = partial(_stop, keeper, os.getpid())
     atexit.register(stop)
     return address, stop

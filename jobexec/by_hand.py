@@ -45,7 +45,7 @@ _WORDS: dict[Any, Any] = {
     int: gettext_lazy("a whole number"),
     float: gettext_lazy("a number"),
     bool: gettext_lazy("true or false"),
-    str: gettext_lazy("a text"),
+    str: gettext_lazy("a string"),
     list: gettext_lazy("a list"),
     dict: gettext_lazy("an object"),
     type(None): gettext_lazy("null"),
@@ -116,7 +116,7 @@ def function_names() -> list[str]:
 
 
 def parameters_of(function: JobFunction[..., Any]) -> list[Parameter]:
-    """What a call of a function takes, without the context."""
+    """The parameters of a function, without the context."""
     hints: dict[str, Any] = {}
     with suppress(Exception):  # a name that is imported only for type checkers
         hints = typing.get_type_hints(inspect.unwrap(function.function))
@@ -175,7 +175,11 @@ def _check(handler: str, parameters: Sequence[Parameter], given: Mapping[str, An
             errors[each.name] = _("This argument is required.")
     if not any(each.takes == "object" for each in parameters):
         known = [each.name for each in parameters]
-        text = _("There is no such argument; it takes %(names)s.") if known else _("It takes no arguments.")
+        text = (
+            _("There is no such argument; the handler takes %(names)s.")
+            if known
+            else _("The handler takes no arguments.")
+        )
         errors |= {name: text % {"names": ", ".join(known)} for name in given if name not in known}
     if errors:
         raise InvalidArguments(handler, errors)

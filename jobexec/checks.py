@@ -85,7 +85,7 @@ def check_project(**kwargs: Any) -> list[CheckMessage]:
     for name in dir(django_settings):
         if _is_like_ours(name) and isinstance(getattr(django_settings, name), dict):
             message = f"The setting {name} is not read: the settings of jobexec are in JOBEXEC."
-            found.append(Warning(message, hint=f"Rename {name}, if it was meant for jobexec.", id="jobexec.W018"))
+            found.append(Warning(message, hint=f"Rename {name}, if it is meant for jobexec.", id="jobexec.W018"))
     return found
 
 

@@ -129,7 +129,7 @@ class FrozenClock:
         """
         delta = step if isinstance(step, timedelta) else timedelta(seconds=step)
         if delta < timedelta(0):
-            raise ValueError(f"A clock does not tick backwards: {step!r}.")
+            raise ValueError(f"A clock cannot tick backwards: {step!r}.")
         with self._lock:
             self._now += delta
             self._monotonic += delta.total_seconds()

@@ -245,8 +245,8 @@ def decrypt(envelope: Mapping[str, Any], *bound_to: str) -> str:
         found: bytes = _cipher(secret, context).decrypt(data[:_NONCE], data[_NONCE:], context)
         return found.decode()
     except (InvalidTag, ValueError, TypeError):
-        text = f"It cannot be decrypted with the key {key!r}: it was changed, or moved from another row, or the key is"
-        raise DecryptionFailed(f"{text} another one of that name.", key) from None
+        text = f"It cannot be decrypted with the key {key!r}: it was changed or moved from another row, or a different"
+        raise DecryptionFailed(f"{text} key has this id now.", key) from None
 
 
 def _context(version: int, bound_to: tuple[str, ...]) -> bytes:

@@ -44,7 +44,7 @@ class DuplicateJob(JobExecError):
     """A job with this unique key exists already, and ``on_conflict="raise"``, or a dead letter is to run again.
 
     ``handler_type`` and ``key`` are the key, ``job_id`` is the job that has it. Nothing was inserted or moved, and the
-    transaction goes on.
+    transaction remains usable.
     """
 
     handler_type: str
@@ -67,7 +67,7 @@ class UnreadableJob(InvalidJob):
 
 
 class DecryptionFailed(UnreadableJob):
-    """What is encrypted cannot be read: its key is missing, or it was changed.
+    """Encrypted data cannot be read: its key is missing, or it was changed.
 
     ``key`` is the id of the key, in ENCRYPTION_KEYS or not.
     """
@@ -83,7 +83,7 @@ class DecryptionFailed(UnreadableJob):
 
 
 class NotDecryptableYet(JobExecError):
-    """What is encrypted cannot be read by this process yet.
+    """Encrypted data cannot be read by this process yet.
 
     It is from a later release, or its key cannot be loaded at the moment. A job waits for 30 seconds and loses nothing.
     ``key`` is the id of its key.
@@ -136,7 +136,7 @@ class AlertFailed(JobExecError):
 
 
 class ResultDoesNotExist(JobExecError, LookupError):
-    """There is no result of such a job: it never was, keeps none, or its result has expired."""
+    """There is no result: the job does not exist or does not keep its result, or the result has expired."""
 
 
 class JobStateError(JobExecError):
@@ -158,7 +158,7 @@ class NotAllowed(JobExecError):
 class NotAuthorized(NotAllowed, PermissionDenied):
     """The policy in AUTHORIZATION refuses this.
 
-    Nothing was written, except a line in the audit log. In a view of Django it is an answer with the status 403.
+    Nothing was written, except a line in the audit log. In a Django view, it results in a response with status 403.
     """
 
 
@@ -228,11 +228,11 @@ class JobLocked(JobExecError):
 
 
 class LockLost(JobExecError):
-    """The job is no longer locked by this node, so this outcome does not count."""
+    """The job is no longer locked by this node, so this outcome is discarded."""
 
 
 class NodeRefused(JobExecError):
-    """This node may not join: a live node has the same name, or the database allows only one node."""
+    """The executor cannot start: an option, a port or a database prevents it."""
 
 
 class WorkerLost(JobExecError):
@@ -292,9 +292,9 @@ class RetryIn(JobExecError):
     """The job asks to be tried again after a delay.
 
     Raised by a handler. It counts as a failure and costs a retry; only the time of the next attempt is set by the
-    handler instead of the retry plan. (Zeebe: ``retryBackOff`` of the fail command.) With ``count=False`` it is no
-    failure and costs nothing: the job only waits, for what it needs is not there yet. (Oban: snooze.) After MAX_SNOOZES
-    times it counts nevertheless.
+    handler instead of the retry plan. (Zeebe: ``retryBackOff`` of the fail command.) With ``count=False`` it is not a
+    failure and costs no retry: the job only waits for something that is not available yet. (Oban: snooze.) After
+    MAX_SNOOZES times, it counts anyway.
 
     ``delay`` is a timedelta or a number of seconds, at least 0. Raises InvalidRetryPlan for anything else.
     """
@@ -317,8 +317,8 @@ class RetryIn(JobExecError):
 class RetryAt(JobExecError):
     """The job asks to be tried again at a given time.
 
-    As :class:`RetryIn`, with an aware datetime ``when``; one in the past means at once. Raises InvalidRetryPlan for a
-    naive datetime, because it would mean a different moment on nodes in different time zones.
+    Like :class:`RetryIn`, with an aware datetime ``when``; a time in the past means immediately. Raises
+    InvalidRetryPlan for a naive datetime, because it would mean a different moment on nodes in different time zones.
     """
 
     when: datetime

@@ -28,7 +28,7 @@ class _Encoder(DjangoJSONEncoder):
 
     def default(self, o: Any) -> Any:
         if isinstance(o, Promise):
-            raise TypeError("it is a lazy text, which depends on the active language; pass str() of it")
+            raise TypeError("it is a lazy string, which depends on the active language; pass str() of it")
         return super().default(o)
 
 
@@ -122,4 +122,4 @@ def check_storable(name: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidJob(f"{name}: expected text that is valid Unicode ({error}).") from None
+        raise InvalidJob(f"{name}: expected a string that is valid Unicode ({error}).") from None

@@ -79,7 +79,7 @@ _BOUNDS = [*(str(bound / 1000) for bound in BOUNDS), "+Inf"]
 _NODE_GAUGES = {
     "threads": "Worker threads of the nodes of this name.",
     "busy_threads": "Worker threads that run a job, at the last heartbeat.",
-    "stuck_threads": "Threads whose job goes on after its timeout.",
+    "stuck_threads": "Threads whose job is still running after its timeout.",
     "queued_jobs": "Jobs that are locked and wait for a thread.",
     "queue_size": "The most jobs that may wait for a thread.",
 }
@@ -247,10 +247,12 @@ def _messages(using: str) -> Iterator[_Add]:
 
 def _batches(using: str) -> Iterator[_Add]:
     going = unfinished(using)
-    text = "Batches that are not over: operations of operators, or jobs of the project."
+    text = "Batches that have not ended: actions of operators, or jobs of the project."
     yield _gauge("jobexec_batches", text, going.operations, kind="operations")
     yield _gauge("jobexec_batches", text, going.jobs, kind="jobs")
-    yield _gauge("jobexec_batch_jobs_open", "Jobs that are not over, of batches of jobs that are not over.", going.open)
+    yield _gauge(
+        "jobexec_batch_jobs_open", "Jobs that have not ended, of batches of jobs that have not ended.", going.open
+    )
 
 
 def _capped(name: str, text: str, count: CappedCount, **labels: str) -> Iterator[_Add]:

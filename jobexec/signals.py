@@ -56,7 +56,7 @@ job_cancel_requested = Signal()
 job_cancelled = Signal()
 
 #: A batch of jobs is over. Arguments: ``using``, ``batch`` (the row of Batch, whose ``state`` is "completed", "failed"
-#: or "cancelled"). Sent again if it goes on because its failed jobs are retried, and ends anew.
+#: or "cancelled"). Sent again if the batch continues, because its failed jobs are retried, and then ends again.
 batch_ended = Signal()
 
 #: Jobs were suspended. Arguments: ``using``, ``jobs`` (rows of SuspendedJob).

@@ -44,7 +44,7 @@ def _checked(path: str, answer: Any) -> frozenset[str] | None:
 
 
 def _expected(path: str, answer: Any) -> str:
-    return f"JOBEXEC['ADMIN_TENANTS'] ({path}): expected None or tenant ids (texts), got {answer!r}."
+    return f"JOBEXEC['ADMIN_TENANTS'] ({path}): expected None or tenant ids (strings), got {answer!r}."
 
 
 def is_restricted(request: HttpRequest) -> bool:

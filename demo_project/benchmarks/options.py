@@ -80,7 +80,7 @@ CASE_OPTIONS: tuple[CaseOption, ...] = (
         "processes", ("drain", "external"), "executors or workers, each a process of its own, and as many raw loops"
     ),
     CaseOption("worker_threads", ("external",), "threads of each process of workers", 4),
-    CaseOption("doors", ("external",), "the gateways to go through", "all", str, ("rest", "grpc", "none", "all")),
+    CaseOption("gateways", ("external",), "which gateways to measure", "all", str, ("rest", "grpc", "none", "all")),
     CaseOption("timers", ("backlog",), "timers in the tables", 1_000_000, count),
     CaseOption("dead_letters", ("backlog",), "dead letters in the tables", 100_000, count),
     CaseOption("log", ("backlog",), "jobs that have ended, in the job log", 1_000_000, count),

@@ -32,7 +32,7 @@ def receipt_path(booking: Booking) -> Path:
 
 def write_receipt(booking: Booking, card: str) -> Path:
     """Write the receipt of a payment and return where it is."""
-    return _write(receipt_path(booking), f"{booking.visitor} has paid the trip to {booking.city} by {card}.\n")
+    return _write(receipt_path(booking), f"{booking.visitor} has paid for the trip to {booking.city} by {card}.\n")
 
 
 def write_newsletter(booking: Booking) -> Path:

@@ -175,7 +175,7 @@ class Demo:
         say("For `python manage.py shell` and other commands on the same data:")
         say(f"  {self.stage.exports}")
         say()
-        say("Ctrl-C drains and ends.")
+        say("Press Ctrl-C to drain and stop.")
 
 
 def _latest(status: Child) -> Counts | None:

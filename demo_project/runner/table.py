@@ -67,7 +67,7 @@ def _table(rows: Sequence[Sequence[str]], summed: int | None = None) -> Iterator
 def _dead_letters(letters: Sequence[dict[str, Any]]) -> Iterator[str]:
     if not letters:
         return
-    yield "Dead letters (the flight service fails one time in three; after three attempts a person must look):"
+    yield "Dead letters (the flight service fails one time in three; after three attempts an operator must look):"
     for letter in letters[:SHOWN]:
         yield f"  {letter['of']}: {letter['handler']}, {letter['attempts']} attempts. {letter['message']}"[:118]
     if len(letters) > SHOWN:

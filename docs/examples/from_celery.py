@@ -1,4 +1,4 @@
-"""What tasks of Celery become. The pieces are shown in docs/how-to/from-celery.md and run by tests/docs."""
+"""Celery tasks as jobs. docs/how-to/from-celery.md shows the parts, and tests/docs runs them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def reserve_flight(context: JobContext, booking_id: int) -> None:
 
 
 def only_the_network(failures: int, error: BaseException | None) -> int | None:
-    """The seconds to wait; None: do not try again."""
+    """Return the seconds to wait, or None to give up."""
     return 10 * 2 ** (failures - 1) if isinstance(error, OSError) else None
 
 
@@ -106,7 +106,7 @@ def send_all(bookings: Iterable[Booking]) -> None:
 
 @job(atomic=True)
 def book_ticket(booking_id: int, kind: str) -> None:
-    booking = Booking.objects.select_for_update().get(pk=booking_id)  # siblings wait here for the commit
+    booking = Booking.objects.select_for_update().get(pk=booking_id)  # jobs of the same booking wait here
     _, created = booking.tickets.get_or_create(kind=kind, defaults={"reference": f"{kind}-{booking_id}"})
     if created and booking.tickets.count() == len(Ticket.Kind):
         send_voucher.enqueue(booking_id)
@@ -129,13 +129,13 @@ def total(prices: list[int]) -> int:
 @job(retries="R2/PT0S")
 def charge(booking_id: int, amount: int) -> str:
     if amount > 100:
-        raise ValueError("the card is limited")
+        raise ValueError("the card limit is exceeded")
     return f"{amount} of booking {booking_id}"
 
 
 @job
 def apologise(booking_id: int) -> None:
-    send_mail("We are sorry", "The card is limited.", None, [Booking.objects.get(pk=booking_id).email])
+    send_mail("We are sorry", "The card limit is exceeded.", None, [Booking.objects.get(pk=booking_id).email])
 
 
 @job
@@ -181,9 +181,9 @@ def in_chunks(booking_ids: list[int], size: int = 100) -> None:
 def remind_all(context: JobContext, after: int = 0) -> None:
     for booking in Booking.objects.filter(pk__gt=after).order_by("pk"):
         if context.soft_timeout or context.shutting_down:
-            remind_all.enqueue(after)  # the rest is a job of its own
+            remind_all.enqueue(after)  # another job does the rest
             return
-        send_mail("Do not forget", f"{booking.city} waits.", None, [booking.email])
+        send_mail("Do not forget", f"{booking.city} is waiting for you.", None, [booking.email])
         after = booking.pk
 
 

@@ -1,4 +1,4 @@
-"""What tasks of django-q2 become. The pieces are shown in docs/how-to/from-django-q2.md and run by tests/docs."""
+"""Tasks of django-q2 as jobs. docs/how-to/from-django-q2.md shows the parts, and tests/docs runs them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def send(booking: Booking, when: datetime) -> None:
 @job(atomic=True)
 def count_nights(booking_id: int) -> None:
     nights = Booking.objects.get(pk=booking_id).nights
-    report_nights.enqueue(booking_id, nights)  # what was the hook
+    report_nights.enqueue(booking_id, nights)  # instead of a hook
 
 
 @job
@@ -40,13 +40,13 @@ def report_nights(booking_id: int, nights: int) -> None:
 
 
 @receiver(job_dead_lettered, sender=DeadLetterJob)
-def tell_somebody(job: DeadLetterJob, error: BaseException, **kwargs: object) -> None:
-    mail_admins("A job needs you", f"{job.handler_type} {job.pk}: {error}")
+def notify_admins(job: DeadLetterJob, error: BaseException, **kwargs: object) -> None:
+    mail_admins("A job has failed", f"{job.handler_type} {job.pk}: {error}")
 
 
 @job(atomic=True)
 def book_ticket(booking_id: int, kind: str) -> None:
-    booking = Booking.objects.select_for_update().get(pk=booking_id)  # siblings wait here for the commit
+    booking = Booking.objects.select_for_update().get(pk=booking_id)  # jobs of the same booking wait here
     _, created = booking.tickets.get_or_create(kind=kind, defaults={"reference": f"{kind}-{booking_id}"})
     if created and booking.tickets.count() == len(Ticket.Kind):
         send_voucher.enqueue(booking_id)
@@ -62,7 +62,7 @@ def tell_the_office(text: str) -> None:
 
 
 def send_all(bookings: Iterable[Booking]) -> JobBatch:
-    with batch(name="vouchers", on_success=tell_the_office.s("All of them are sent.")) as vouchers:
+    with batch(name="vouchers", on_success=tell_the_office.s("All vouchers are sent.")) as vouchers:
         vouchers.add_many(send_voucher.s(booking.pk) for booking in bookings)
     return vouchers
 

@@ -1,4 +1,4 @@
-"""What tasks of huey become. The pieces are shown in docs/how-to/from-huey.md and run by tests/docs."""
+"""Tasks of huey as jobs. docs/how-to/from-huey.md shows the parts, and tests/docs runs them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def mail_price(booking_id: int, amount: int) -> None:
 def ask_again(context: JobContext, booking_id: int) -> None:
     booking = Booking.objects.filter(pk=booking_id).first()
     if booking is None:
-        raise JobCancelled  # nothing to do, and no failure
+        raise JobCancelled  # there is nothing to do, but the job has not failed
     if booking.city == "Atlantis":
         raise DoNotRetry("it has sunk")
     if booking.state != Booking.State.CONFIRMED:

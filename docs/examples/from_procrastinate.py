@@ -1,4 +1,4 @@
-"""What tasks of procrastinate become. Shown in docs/how-to/from-procrastinate.md and run by tests/docs."""
+"""Tasks of procrastinate as jobs. docs/how-to/from-procrastinate.md shows the parts, and tests/docs runs them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def send_all(bookings: Iterable[Booking]) -> None:
 
 
 def waits(failures: int, error: BaseException | None) -> int | None:
-    """The seconds to wait; None: do not try again."""
+    """Return the seconds to wait, or None to give up."""
     if not isinstance(error, ConnectionError | TimeoutError):
         return None
     return 3 * failures

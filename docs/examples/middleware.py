@@ -1,4 +1,4 @@
-"""The middleware of "Run code around every job"."""
+"""The middleware in docs/how-to/run-code-around-jobs.md."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Jobs that are made again and again; shown in the pages for those who come from other systems."""
+"""Jobs with schedules, which the guides for migrating from other queues show."""
 
 from __future__ import annotations
 

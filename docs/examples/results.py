@@ -1,4 +1,4 @@
-"""A task and a job whose results are kept; shown in the pages about results."""
+"""A task and a job whose results are kept, which the pages on results show."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def report(job_id: UUID) -> str:
     try:
         result = sum_nights.get_result(job_id)
     except ResultDoesNotExist:
-        return "It has never been ordered, or more than 30 days ago."
+        return "The report was never ordered, or its result has expired."
     if result.status == "SUCCESSFUL":
         return f"{result.return_value['nights']} nights"
-    return "It could not be made." if result.is_finished else "It is being made."
+    return "The report could not be created." if result.is_finished else "The report is not ready yet."

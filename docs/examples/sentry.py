@@ -1,4 +1,4 @@
-"""The code of "Report dead letters to Sentry"."""
+"""The code in docs/how-to/report-to-sentry.md."""
 
 from inspect import iscoroutinefunction
 

@@ -1,4 +1,4 @@
-"""A little shop, for the examples of docs/how-to/test-jobs.md."""
+"""A small shop for the examples in docs/how-to/test-jobs.md."""
 
 from datetime import timedelta
 

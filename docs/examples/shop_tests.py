@@ -1,4 +1,4 @@
-"""The examples of docs/how-to/test-jobs.md for pytest."""
+"""The examples in docs/how-to/test-jobs.md for pytest."""
 
 from datetime import timedelta
 from smtplib import SMTPException
@@ -24,14 +24,14 @@ def test_an_order_is_followed_by_a_receipt(jobexec, mailoutbox):
 def test_what_an_order_enqueues(jobexec):
     with captured_jobs() as captured:
         place_order("7", "jane@example.org")
-        jobexec.run_until_empty()  # what has run is captured all the same
+        jobexec.run_until_empty()  # jobs that have run are captured, too
     assert [job.handler for job in captured] == ["shop.send_receipt", "shop.remind"]
     captured.assert_enqueued(remind, delay=timedelta(days=1))
 
 
 def test_immediately(jobexec_immediate, mailoutbox):
     place_order("7", "jane@example.org")
-    assert len(mailoutbox) == 1  # and the reminder waits for its time
+    assert len(mailoutbox) == 1  # the reminder waits for its time
 
 
 def test_retries(jobexec, jobexec_clock):
@@ -77,25 +77,25 @@ def test_a_job_that_runs_twice_books_once(jobexec):
 
 def test_a_process_that_dies(jobexec, mailoutbox):
     send_receipt.enqueue("7", to="jane@example.org")
-    with kill_node(send_receipt):  # when its handler has ended, and nobody knows yet
+    with kill_node(send_receipt):  # after its handler, before the outcome is written
         jobexec.run_until_empty()
     jobexec.recover()
     jobexec.run_until_empty()
-    assert len(mailoutbox) == 2  # at least once: who minds makes the job atomic, or asks before
+    assert len(mailoutbox) == 2  # at least once: make the job atomic, or check first, to avoid this
 
 
-def test_other_misfortunes(jobexec):
+def test_other_failures(jobexec):
     send_receipt.enqueue("7", to="jane@example.org")
     with conflict(send_receipt):
         (result,) = jobexec.run_due()
-    assert result.became.objects.get().retries == 3  # a conflict of the database costs none
+    assert result.became.objects.get().retries == 3  # a conflict in the database uses up no retry
 
     send_receipt.enqueue("8", to="jane@example.org")
     (work,) = jobexec.acquire()
     ran = jobexec.run(work)
     with database_away():
         assert jobexec.settle(ran).outcome == "unsettled"
-    assert jobexec.run_due() == []  # it has run; the database is back, and that is written first
+    assert jobexec.run_due() == []  # it has already run: its outcome is written now
     jobexec.refute_enqueued(send_receipt, args=["8"])
 
 

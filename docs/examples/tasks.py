@@ -1,4 +1,4 @@
-"""Tasks with the options of jobs; shown in docs/how-to/use-django-tasks.md."""
+"""Tasks with the options of jobs. docs/how-to/use-django-tasks.md shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of which there is only one; shown in the pages for those who come from other systems."""
+"""Unique jobs, which the guides for migrating from other queues show."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def check_project(**kwargs: Any) -> list[CheckMessage]:
     if path and not _is_set("TASKS"):
         found.append(
             Warning(
-                f"There are tasks ({path} is one), but no setting TASKS: enqueue() runs them at once.",
+                f"There are tasks ({path} is one), but no setting TASKS: enqueue() runs them immediately.",
                 hint='TASKS = {"default": {"BACKEND": "jobexec.backends.JobExecutorBackend"}}',
                 id="jobexec.W011",
             )
@@ -41,7 +41,7 @@ def check_project(**kwargs: Any) -> list[CheckMessage]:
     if ours and PACKAGE == "django_tasks" and not apps.is_installed("django_tasks"):
         found.append(
             Warning(
-                "TASKS names a backend of jobexec, but 'django_tasks' is not in INSTALLED_APPS, so it is unchecked.",
+                "TASKS names a backend of jobexec, but 'django_tasks' is not in INSTALLED_APPS: its checks do not run.",
                 hint="Add 'django_tasks' to INSTALLED_APPS.",
                 id="jobexec.W012",
             )
@@ -90,7 +90,7 @@ def _beside(backend: JobExecutorBackend) -> Iterator[CheckMessage]:
             yield Warning(text, hint="Put options of the backend in OPTIONS.", id="jobexec.W014")
 
 
-_HINT = "The page on the backend for tasks in the reference of jobexec lists the keys and what they may be."
+_HINT = "See the tasks backend reference of jobexec for the keys and their values."
 
 
 def _database(backend: JobExecutorBackend) -> Iterator[CheckMessage]:

@@ -12,12 +12,12 @@ from jobexec.retry import RetryPlan
 
 #: Options that a task has elsewhere, and where.
 ELSEWHERE = {
-    "priority": "a task has it of its own: @task(priority=...) or using(priority=...)",
-    "run_after": "give it for a call: using(run_after=...)",
-    "delay": "give it for a call: using(delay=...)",
-    "expires": "jobs have it: @job(expires=...)",
-    "wait_for": "jobs have it: @job(wait_for=...)",
-    "wait_timeout": "jobs have it: @job(wait_timeout=...)",
+    "priority": "set it with @task(priority=...) or using(priority=...)",
+    "run_after": "pass it with a call: using(run_after=...)",
+    "delay": "pass it with a call: using(delay=...)",
+    "expires": "only jobs have it: @job(expires=...)",
+    "wait_for": "only jobs have it: @job(wait_for=...)",
+    "wait_timeout": "only jobs have it: @job(wait_timeout=...)",
     "category": "a task belongs to a queue: @task(queue_name=...), which OPTIONS['CATEGORIES'] may map",
     "database": "it is OPTIONS['DATABASE'] of the task's backend in TASKS",
     "transaction": "to enqueue after a commit, transaction.on_commit(partial(task.enqueue, ...), using=...)",
@@ -109,7 +109,7 @@ def check_call_options(options: Mapping[str, Any]) -> None:
     """Raise InvalidJob for options of a call that are only valid in a declaration."""
     for name in OF_HANDLER:
         if name in options:
-            raise InvalidJob(f"{name}: set it where the task is declared, not for a call.")
+            raise InvalidJob(f"{name}: set it where the task is declared, not with a call.")
     if "retries" not in options:
         return
     check_options({"retries": options["retries"]})

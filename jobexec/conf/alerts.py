@@ -71,7 +71,7 @@ def _target(value: Any) -> AlertTarget:
 
 
 def _url(value: Any) -> str:
-    expected = "an https URL without a user name and a fragment (http only to this machine)"
+    expected = "an https URL without a user name or a fragment (http only to this machine)"
     if not isinstance(value, str) or not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError(expected)
     try:
@@ -102,7 +102,7 @@ def _mail(value: Any) -> tuple[str, ...]:
 
 def _secret(value: Any) -> bytes:
     """A text, or ``whsec_`` and base64 as in Standard Webhooks."""
-    expected = f"a text of at least {_SHORTEST_SECRET} characters, or 'whsec_' and base64"
+    expected = f"a string of at least {_SHORTEST_SECRET} characters, or 'whsec_' and base64"
     if not isinstance(value, str) or len(value) < _SHORTEST_SECRET:
         raise ValueError(expected)
     if not value.startswith("whsec_"):

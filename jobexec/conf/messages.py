@@ -32,10 +32,10 @@ def check_key(field: str, value: Any) -> str:
 def check_text(field: str, value: Any, longest: int) -> str:
     """Return a text that is not blank. Raises InvalidJob, which names the ``field``."""
     if not isinstance(value, str) or not 0 < len(value) <= longest or not value.strip():
-        raise InvalidJob(f"{field}: expected a text of 1 to {longest} characters, got {shown(value)}.")
+        raise InvalidJob(f"{field}: expected a string of 1 to {longest} characters, got {shown(value)}.")
     check_storable(field, value)
     if value.endswith(" "):  # MySQL and MariaDB ignore trailing spaces in comparisons
-        raise InvalidJob(f"{field}: expected a text that does not end with a space, got {shown(value)}.")
+        raise InvalidJob(f"{field}: expected a string that does not end with a space, got {shown(value)}.")
     return value
 
 

@@ -134,7 +134,7 @@ def _parsed(raw: Mapping[Any, Any], known: Mapping[str, values.Parser]) -> dict[
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """What a resource bears: ``limit`` jobs at once, a ``rate``, and a circuit ``breaker``; None is without."""
+    """The limits of a resource: ``limit`` jobs at once, a ``rate``, and a circuit ``breaker``; None is without."""
 
     limit: int | None = None
     rate: Rate | None = None

@@ -95,7 +95,7 @@ def broker_url(value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not _BROKER_URL.fullmatch(value):
-        raise ValueError("an address as 'amqp://user:password@host:5672//' or 'redis://host:6379/0', or None")
+        raise ValueError("an address such as 'amqp://user:password@host:5672//' or 'redis://host:6379/0', or None")
     return value
 
 
@@ -141,7 +141,7 @@ def words(value: Any) -> tuple[str, ...]:
     """A list of different texts, none of them empty; the list may be."""
     valid = isinstance(value, (list, tuple)) and all(isinstance(word, str) and word.strip() for word in value)
     if not valid or len(set(value)) != len(value):
-        raise ValueError("a list of different texts, none of them empty")
+        raise ValueError("a list of different strings, none of them empty")
     return tuple(value)
 
 
@@ -199,7 +199,7 @@ def deployment(value: Any) -> str | None:
     if value is None:
         return None
     if not is_name(value) or value.count(":") != 1 or not all(map(is_name, value.split(":"))):
-        raise ValueError(f"a text of the form 'name:version' with at most {MAX_NAME_LENGTH} characters, or None")
+        raise ValueError(f"a string of the form 'name:version' with at most {MAX_NAME_LENGTH} characters, or None")
     return str(value)
 
 
@@ -266,7 +266,7 @@ def time_window(value: Any) -> tuple[time, time] | None:
 def token(value: Any) -> str | None:
     """A secret that is valid in an HTTP header, or None."""
     if value is not None and not (isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9._~+/=-]{16,}", value)):
-        raise ValueError("a text of at least 16 letters, digits and characters of ._~+/=-, or None")
+        raise ValueError("a string of at least 16 letters, digits and characters of ._~+/=-, or None")
     return value
 
 
@@ -279,7 +279,7 @@ def encryption_keys(value: Any) -> Mapping[str, Any] | None:
         raise ValueError(expected)
     for number, (id, key) in enumerate(value.items(), 1):  # by number: who confuses the two would see a key here
         if not is_name(id) or decoded_key(id) is not None:
-            raise ValueError(f"{expected}; id {number} is not a text of 1 to {MAX_NAME_LENGTH} printable characters")
+            raise ValueError(f"{expected}; id {number} is not a string of 1 to {MAX_NAME_LENGTH} printable characters")
         if not callable(key) and decoded_key(key) is None and not _is_dotted(key):
             raise ValueError(f"{expected}; key {number} is none of these")
     return MappingProxyType(dict(value))

@@ -179,7 +179,7 @@ class Engine(Service):
         return followers + self._pool.jobs_in_hand() + settled + self.apart(self.using)
 
     def wake(self) -> None:
-        """Look at all tables: there may be something to do now."""
+        """Make all loops check their tables: there may be work."""
         self.timers.schedules.ask()
         self.timers.messages.ask()
         self._look()

@@ -68,13 +68,13 @@ class _Caller:
 
 
 def execute_now(id: UUID | str, *, using: str = "default") -> Any:
-    """Run a job at once, whatever its due date, retries or suspension, and return its handler's return value.
+    """Run a job immediately, whatever its due date, retries or suspension, and return its handler's return value.
 
     A job that waits for a message runs without one.
 
-    Settled as by the executor: success deletes the job; a failure is recorded, costs a retry, and is raised again.
-    Raises :class:`~jobexec.exceptions.JobNotFound`, :class:`~jobexec.exceptions.JobLocked` if the job runs elsewhere,
-    an exclusive sibling holds its process instance or its resource lets no more jobs run,
+    The outcome is written as by an executor: success deletes the job; a failure is recorded, costs a retry, and is
+    raised again. Raises :class:`~jobexec.exceptions.JobNotFound`, :class:`~jobexec.exceptions.JobLocked` if the job
+    runs elsewhere, an exclusive sibling holds its process instance or its resource lets no more jobs run,
     :class:`~jobexec.exceptions.LockLost` if it took longer than LOCK_TIME and another node acquired it,
     :class:`~jobexec.exceptions.DuplicateJob` for a dead letter whose unique key another job has taken,
     :class:`~jobexec.exceptions.JobStateError` for a job of external workers, and

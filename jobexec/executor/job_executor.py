@@ -44,10 +44,10 @@ class JobExecutor(Service):
     """The job executor: acquisition, timers, recovery and settlement for each engine, one pool for all.
 
     Can be embedded: ``executor = JobExecutor(); executor.start(); ...; executor.stop()``. Nothing starts by itself.
-    ``settings`` are the project's by default; ``get_settings().replace(threads=2)`` makes others. With ``from_broker``
-    the broker of the settings announces the jobs, and the tables are polled only rarely. ``command`` starts a process
-    like this one, for jobs that were lost twice; without it they run here, with nothing beside them. With ``held`` the
-    executor takes over that one job and does nothing else.
+    ``settings`` are the project's by default; ``get_settings().replace(threads=2)`` returns others. With
+    ``from_broker``, the broker of the settings announces the jobs, and the tables are polled only rarely. ``command``
+    starts a process like this one, for jobs that were lost twice; without it, they run here, while no other job runs.
+    With ``held``, the executor takes over that one job and does nothing else.
     """
 
     #: A run may end with others, see :class:`~jobexec.handlers.base.SharedEnd`.
@@ -172,11 +172,11 @@ class JobExecutor(Service):
         # The node's row must stay while a job runs: its lease keeps other nodes from running the job too.
         for engine in engines:
             engine.heartbeat.abandon(_LOOP_STOP)
-        logger.warning("The executor stopped with jobs in hand; their locks expire with its lease")
+        logger.warning("The executor stopped while it still held jobs; their locks expire with its lease")
         return False
 
     def wake(self) -> None:
-        """There may be something to do now, on every engine."""
+        """Wake up the loops of all engines: there may be work."""
         for engine in self.engines.values():
             engine.wake()
 
@@ -217,7 +217,7 @@ class JobExecutor(Service):
         self.pool.leave(batches)
 
     def _left(self, batches: Sequence[Batch]) -> None:
-        """Tenants may have room again."""
+        """Check whether tenants have room again, after a job has ended."""
         for batch in batches:
             tenants = self._acquisition_of(batch).tenants
             if tenants is not None:

@@ -1,4 +1,4 @@
-"""What another app adds to the gateways in its ``AppConfig.ready()``: calls, codes of errors, keys, what is awaited.
+"""Extensions of the gateways by another app in its ``AppConfig.ready()``: calls, error codes, keys, awaited names.
 
 Without that app a gateway has no such calls: REST answers 404, gRPC UNIMPLEMENTED.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils.module_loading import import_string
 
-#: The doors to which calls can be added.
+#: The gateways to which calls can be added.
 GRPC, CAMUNDA_8, CAMUNDA_7 = "grpc", "camunda8", "camunda7"
 
 #: Returns the keys of these process instances, by their ids; those that are not known are missing.
@@ -24,25 +24,25 @@ _keys: list[Keys] = []
 _awaited: dict[str, Awaited] = {}
 
 
-def add_calls(door: str, path: str) -> None:
-    """Add calls to a door. ``path`` is imported when the door opens, so that its requirements may be missing.
+def add_calls(gateway: str, path: str) -> None:
+    """Add calls to a gateway. ``path`` is imported when the gateway starts, so that its requirements may be missing.
 
     It names, for REST, a list of URL patterns; for gRPC, a function that takes the
     :class:`~jobexec.gateways.grpc.call_context.CallContext` and returns a
     :class:`~jobexec.gateways.grpc.service.Call` for each name of a method.
     """
-    paths = _calls.setdefault(door, [])
+    paths = _calls.setdefault(gateway, [])
     if path not in paths:
         paths.append(path)
 
 
-def calls(door: str) -> list[Any]:
-    """What was added to a door, imported."""
-    return [import_string(path) for path in _calls.get(door, ())]
+def calls(gateway: str) -> list[Any]:
+    """Return the calls that were added to a gateway, imported."""
+    return [import_string(path) for path in _calls.get(gateway, ())]
 
 
 def add_errors(codes: Mapping[type[Exception], str]) -> None:
-    """Let all doors answer these exceptions with codes of Camunda 8, such as NOT_FOUND."""
+    """Let all gateways answer these exceptions with codes of Camunda 8, such as NOT_FOUND."""
     _errors.update(codes)
 
 

@@ -81,8 +81,8 @@ def batch(
     A call is enqueued as soon as its condition holds. Each call is enqueued once.
 
     A batch that is not over at its ``deadline`` (aware, or from now) fails, and its other jobs are cancelled. With
-    ``grows``, running jobs of the batch may add jobs to it also after it is sealed. People see the ``name``. The jobs
-    belong to the tenant ``tenant_id``, by default to the tenant of the running job. ``using`` is the database.
+    ``grows``, running jobs of the batch may add jobs to it even after it is sealed. The ``name`` is shown to operators.
+    The jobs belong to the tenant ``tenant_id``, by default to the tenant of the running job. ``using`` is the database.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
     """
@@ -92,7 +92,7 @@ def batch(
     running = current_job()
     database = using or (running.using if running else router.db_for_write(Batch))
     if not isinstance(name, str) or len(name) > _LONGEST:
-        raise InvalidJob(f"name: expected a text of at most {_LONGEST} characters, got {shown(name)}.")
+        raise InvalidJob(f"name: expected a string of at most {_LONGEST} characters, got {shown(name)}.")
     check_storable("name", name)
     if not isinstance(grows, bool):
         raise InvalidJob(f"grows: expected True or False, got {shown(grows)}.")
@@ -224,7 +224,7 @@ class JobBatch:
     def add(self, call: JobCall) -> AnyJob:
         """Insert one job of the batch in the current transaction. Returns the saved row.
 
-        With the option ``unique`` the row may be one that existed; it is then not of the batch. Raises
+        With the option ``unique``, the row may be that of an existing job, which does not belong to the batch. Raises
         :class:`~jobexec.exceptions.BatchSealed`, :class:`~jobexec.exceptions.BatchOver` and
         :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
         """
@@ -241,9 +241,9 @@ class JobBatch:
     def add_many(self, calls: Iterable[JobCall]) -> int:
         """Insert any number of jobs of the batch, page by page. Returns their number.
 
-        ``calls`` may be of any length, and is not kept. Each page is a transaction, or part of the current one: jobs of
-        the first pages run while the last ones are read. An error names the call that it is about. What was added
-        before it stays, unless the current transaction is rolled back. Raises the errors of :meth:`add`.
+        ``calls`` may be of any length, and is not kept in memory. Each page is a transaction, or part of the current
+        one: jobs of the first pages run while the last ones are read. An error names the call that caused it. Jobs that
+        were added before it stay, unless the current transaction is rolled back. Raises the errors of :meth:`add`.
         """
         done = added = 0
         left = iter(calls)
@@ -312,7 +312,7 @@ class JobBatch:
     def seal(self) -> None:
         """Accept no more jobs. The batch ends with the last of its jobs. Does nothing if the batch is sealed already.
 
-        Waits for transactions of others that are adding jobs. Raises :class:`~jobexec.exceptions.BatchOver`.
+        Waits for other transactions that are adding jobs. Raises :class:`~jobexec.exceptions.BatchOver`.
         """
         from jobexec.operations.batches.of_jobs import seal_batch
 

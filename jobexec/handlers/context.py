@@ -156,10 +156,10 @@ class JobContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody has cancelled the job. A cancellation becomes visible here within a second or two.
+        """Whether the job was cancelled. A cancellation becomes visible here within a second or two.
 
-        A handler that has seen True here ends as cancelled, whether it returns or raises: the job is removed and not
-        retried. Its database changes stay, unless the job is ``atomic``: then they are rolled back.
+        After a handler has read True here, its job ends as cancelled, whether the handler returns or raises: the job is
+        removed and not retried. Its database changes stay, unless the job is ``atomic``: then they are rolled back.
         """
         self.saw_cancellation = self.work.cancel_requested
         return self.saw_cancellation

@@ -139,7 +139,7 @@ def job(
     ``timezone``, by default the setting TIME_ZONE) or an ISO 8601 cycle (``"R/PT1H"``). ``misfire`` decides about
     missed times: ``"skip"``, ``"once"`` or ``"all"``. ``keep_result`` keeps the return value of the function for
     ``get_result``: a duration (``"P7D"``, a timedelta, seconds), or True for RESULT_TTL. All other keywords are options
-    (:class:`~jobexec.handlers.options.JobOptions`); a wrong one raises :class:`~jobexec.exceptions.InvalidJob` at
+    (:class:`~jobexec.handlers.options.JobOptions`); an invalid one raises :class:`~jobexec.exceptions.InvalidJob` at
     import.
     """
     dates = _schedule(schedule, timezone, misfire)
@@ -149,5 +149,5 @@ def job(
 
 def _schedule(schedule: Any, timezone: Any, misfire: Any) -> tuple[Any, Any, Any] | None:
     if schedule is None and (timezone is not None or misfire != "once"):
-        raise InvalidSchedule("timezone and misfire: expected a schedule beside them, got none.", "expression")
+        raise InvalidSchedule("timezone and misfire: only valid with a schedule, which is not given.", "expression")
     return None if schedule is None else (schedule, timezone, misfire)

@@ -156,7 +156,7 @@ def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
     from jobexec.models import KEPT_BY_JOB  # models load later than functions are decorated
 
     if not isinstance(type, str) or not type.strip() or len(type) > _LONGEST_TYPE:
-        raise InvalidJob(f"type: expected a text of 1 to {_LONGEST_TYPE} characters, got {shown(type)}.")
+        raise InvalidJob(f"type: expected a string of 1 to {_LONGEST_TYPE} characters, got {shown(type)}.")
     check_storable("type", type)
     given: Mapping[str, Any] = options
     ordinary = {name: given[name] for name in _AS_EVER if given.get(name) is not None}
@@ -220,7 +220,7 @@ def _on_error(code: str, given: Callback, secret: bool) -> dict[str, Any]:
 
 def _code(code: Any) -> str:
     if not isinstance(code, str):
-        raise InvalidJob(f"on_error: expected error codes (texts) as keys, got {shown(code)}.")
+        raise InvalidJob(f"on_error: expected error codes (strings) as keys, got {shown(code)}.")
     return code
 
 
@@ -232,7 +232,7 @@ def _callback(name: str, given: Any, brought: Sequence[str], secret: bool) -> di
     fixed = _object(f"{name}: arguments", fixed, secret=secret)
     taken = sorted(fixed.keys() & set(brought))
     if taken:
-        raise InvalidJob(f"{name}: {', '.join(taken)} is given by the worker and cannot be fixed.")
+        raise InvalidJob(f"{name}: {', '.join(taken)} comes from the worker and cannot be fixed.")
     try:
         function.arguments.encode((), {**fixed, **dict.fromkeys(brought, "")}, secret=secret)
     except InvalidJob as error:
@@ -240,7 +240,7 @@ def _callback(name: str, given: Any, brought: Sequence[str], secret: bool) -> di
     if function.options.get("wait_for") is not None:
         raise InvalidJob(f"{name}: expected a function without wait_for, but {function.name} waits for a message.")
     if callable(function.options.get("resource")):
-        made = f"{function.name} makes it of its arguments"
+        made = f"{function.name} computes it from its arguments"
         raise InvalidJob(f"{name}: expected a function whose resource is a name, but {made}.")
     columns = stored_columns(function) | ({"encrypted": True} if function.encrypted else {})
     return {"handler": function.name, "kwargs": fixed, "columns": columns}
@@ -269,7 +269,7 @@ def _function(name: str, given: Any) -> JobFunction[..., Any]:
 def _object(name: str, value: Any, *, secret: bool = False) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         got = HIDDEN if secret else shown(value)
-        raise InvalidJob(f"{name}: expected a mapping with texts as keys, got {got}.")
+        raise InvalidJob(f"{name}: expected a mapping with strings as keys, got {got}.")
     try:
         check_json(name, value)
     except InvalidJob:
@@ -288,14 +288,14 @@ def _number(name: str, value: Any) -> int:
 def _short_text(name: str, value: Any) -> str:
     longest = _LENGTHS.get(name, 255)
     if not isinstance(value, str) or len(value) > longest:
-        raise InvalidJob(f"{name}: expected a text of at most {longest} characters, got {shown(value)}.")
+        raise InvalidJob(f"{name}: expected a string of at most {longest} characters, got {shown(value)}.")
     check_storable(name, value)
     return value
 
 
 def _tags(value: Any) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InvalidJob(f"tags: expected texts, got {shown(value)}.")
+        raise InvalidJob(f"tags: expected strings, got {shown(value)}.")
     return [_short_text("tags", tag) for tag in value]
 
 

@@ -113,7 +113,7 @@ class JobFunction(Generic[P, R]):
         :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted, for arguments that do not fit the function or
         are not JSON.
 
-        With the option ``unique`` the row may be an existing one, as ``row.is_duplicate`` tells, or
+        With the option ``unique``, the row may be that of an existing job, with ``row.is_duplicate`` true, or
         :class:`~jobexec.exceptions.DuplicateJob` is raised.
         """
         if self.encrypted:
@@ -149,7 +149,7 @@ class JobFunction(Generic[P, R]):
         return self.makes_options or bool(self.options.get("unique"))
 
     def made_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Own:
-        """What the options make of the arguments of a call, which have been checked."""
+        """The values that the options compute from the checked arguments of a call."""
         from jobexec.operations.values.inserted_rows import Own
 
         resource, wait = self.options.get("resource"), self.options.get("wait_for")
@@ -176,10 +176,10 @@ class JobFunction(Generic[P, R]):
     def enqueue_many(self, calls: Iterable[Call]) -> Sequence[AnyJob]:
         """Insert many jobs in one transaction and few statements. Returns the rows in order.
 
-        Each call is a tuple or list of positional arguments, or a mapping of keyword arguments. The calls of a list
-        or a tuple are all checked before the first is inserted. Any other iterable may be of any length: it is read
-        and inserted page by page, and its items are not kept. An error names the call that it is about, and nothing
-        is inserted.
+        Each call is a tuple or list of positional arguments, or a mapping of keyword arguments. The calls of a list or
+        a tuple are all checked before the first is inserted. Any other iterable may be of any length: it is read and
+        inserted page by page, and its items are not kept. An error names the call that caused it, and nothing is
+        inserted.
 
         The result reads like a list whose instances are created on access; ``list(result)`` is one. With more than
         a page, and with the option ``unique``, they are loaded then, in their state at that time.
@@ -194,7 +194,8 @@ class JobFunction(Generic[P, R]):
         """Insert one job after the commit of a transaction of another database. Returns the id that it will have.
 
         The transaction is on the alias in the option ``transaction``, by default "default". Without a transaction the
-        job is inserted at once; after a rollback, never. Raises :meth:`enqueue`'s errors about the arguments, now.
+        job is inserted immediately; after a rollback, never. Errors in the arguments are raised immediately, as by
+        :meth:`enqueue`.
 
         If the insert fails, the commit has already happened: the error is logged with the name of the job and its id,
         and raised where the transaction ends. If you must not lose a job at that point, keep it in the same database.

@@ -53,10 +53,10 @@ def _digest(text: str) -> str:
 def check_key(name: str, key: Any) -> None:
     """Raise :class:`~jobexec.exceptions.InvalidJob` for an invalid key."""
     if not isinstance(key, str) or not 0 < len(key) <= LONGEST:
-        raise InvalidJob(f"{name}: expected a text of 1 to {LONGEST} characters, got {shown(key)}.")
+        raise InvalidJob(f"{name}: expected a string of 1 to {LONGEST} characters, got {shown(key)}.")
     check_storable(name, key)
     if key.endswith(" "):  # MySQL and MariaDB ignore trailing spaces in comparisons
-        raise InvalidJob(f"{name}: expected a text that does not end with a space, got {shown(key)}.")
+        raise InvalidJob(f"{name}: expected a string that does not end with a space, got {shown(key)}.")
 
 
 def resource_of(resource: Any, arguments: Arguments, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
@@ -91,7 +91,7 @@ def wait_of(
 def check_wait(name: str, value: Any) -> tuple[str, str]:
     """The name and the key of a message. Raises :class:`~jobexec.exceptions.InvalidJob`."""
     if not isinstance(value, tuple | list) or len(value) != 2:
-        expected = 'the name and the key of a message, as ("approved", 4711)'
+        expected = 'the name and the key of a message, such as ("approved", 4711)'
         raise InvalidJob(f"{name}: expected {expected}, got {shown(value)}.")
     return messages.check_name(f"{name}: name", value[0]), messages.check_key(f"{name}: key", value[1])
 
@@ -99,7 +99,7 @@ def check_wait(name: str, value: Any) -> tuple[str, str]:
 def check_resource_name(name: str, value: Any) -> None:
     """Raise :class:`~jobexec.exceptions.InvalidJob` for a value that cannot name a resource."""
     if not is_name(value) or value.endswith("*"):
-        expected = f"a text of 1 to {MAX_LENGTH} printable characters, without '*' at its end"
+        expected = f"a string of 1 to {MAX_LENGTH} printable characters, without '*' at its end"
         raise InvalidJob(f"{name}: expected {expected}, got {shown(value)}.")
 
 

@@ -139,7 +139,7 @@ def _check(name: str, value: Any) -> None:
 
 def _check_text(name: str, value: Any, longest: int) -> None:
     if not isinstance(value, str) or len(value) > longest:
-        raise InvalidJob(f"{name}: expected a text of at most {longest} characters, got {shown(value)}.")
+        raise InvalidJob(f"{name}: expected a string of at most {longest} characters, got {shown(value)}.")
     check_storable(name, value)
 
 
@@ -184,7 +184,7 @@ def _check_deployment(name: str, value: Any) -> None:
 
 def _check_headers(name: str, value: Any) -> None:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InvalidJob(f"headers: expected a mapping with texts as keys, got {value!r}.")
+        raise InvalidJob(f"headers: expected a mapping with strings as keys, got {value!r}.")
     check_json("headers", value)
 
 
@@ -192,7 +192,7 @@ def _check_unique(name: str, value: Any) -> None:
     if isinstance(value, str):
         check_key(name, value)
     elif not isinstance(value, bool) and not callable(value):
-        raise InvalidJob(f"unique: expected True, a text or a function of the arguments, got {shown(value)}.")
+        raise InvalidJob(f"unique: expected True, a string or a function of the arguments, got {shown(value)}.")
 
 
 def _check_choice(name: str, value: Any) -> None:
@@ -204,7 +204,7 @@ def _check_resource(name: str, value: Any) -> None:
     if isinstance(value, str):
         check_resource_name(name, value)
     elif value is not None and not callable(value):
-        raise InvalidJob(f"resource: expected a text, a function of the arguments or None, got {shown(value)}.")
+        raise InvalidJob(f"resource: expected a string, a function of the arguments or None, got {shown(value)}.")
 
 
 def _check_wait_for(name: str, value: Any) -> None:

@@ -38,7 +38,7 @@ class KeptResult(Generic[R]):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it is over; a dead letter is, until an operator requeues it."""
+        """Whether the job is over; a dead letter is over until an operator requeues it."""
         return self.status in ("FAILED", "SUCCESSFUL")
 
     @property
@@ -47,7 +47,7 @@ class KeptResult(Generic[R]):
 
     @property
     def return_value(self) -> R:
-        """What the function returned, as JSON gives it back. Raises ValueError if it has not succeeded."""
+        """The function's return value, after a round trip through JSON. Raises ValueError if it has not succeeded."""
         if self.status == "SUCCESSFUL":
             return cast(R, self._value)
         problem = "has failed" if self.is_finished else "has not finished yet"

@@ -29,7 +29,7 @@ class Migration(migrations.Migration):
             name='JobProgress',
             fields=[
                 ('job_id', models.UUIDField(primary_key=True, serialize=False)),
-                ('attempt', models.PositiveIntegerField(help_text='Which attempt says so, from 1.')),
+                ('attempt', models.PositiveIntegerField(help_text='The number of the attempt that reported this, starting at 1.')),
                 ('done', models.BigIntegerField()),
                 ('total', models.BigIntegerField(blank=True, null=True)),
                 ('update_time', models.DateTimeField(db_index=True)),
@@ -43,27 +43,27 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='executornode',
             name='stuck_threads',
-            field=models.PositiveIntegerField(default=0, help_text='Threads whose job goes on after its timeout.'),
+            field=models.PositiveIntegerField(default=0, help_text='Threads whose job is still running after its timeout.'),
         ),
         migrations.AddField(
             model_name='suspension',
             name='activate_time',
-            field=models.DateTimeField(blank=True, help_text='In force until then.', null=True),
+            field=models.DateTimeField(blank=True, help_text='When the suspension ends.', null=True),
         ),
         migrations.AddField(
             model_name='suspension',
             name='suspend_time',
-            field=models.DateTimeField(blank=True, help_text='In force from then on.', null=True),
+            field=models.DateTimeField(blank=True, help_text='When the suspension begins.', null=True),
         ),
         migrations.AddField(
             model_name='suspension',
             name='swept',
-            field=models.BooleanField(default=True, help_text='The jobs that existed then have been moved.'),
+            field=models.BooleanField(default=True, help_text='Whether the existing jobs have been moved.'),
         ),
         migrations.AddField(
             model_name='suspension',
             name='live',
-            field=models.BooleanField(default=True, help_text='Empty when it is over and its jobs are being activated.', null=True),
+            field=models.BooleanField(default=True, help_text='Empty once it has ended and its jobs are being activated.', null=True),
         ),
         migrations.RemoveConstraint(
             model_name='suspension',

@@ -25,13 +25,13 @@ class Migration(migrations.Migration):
                 ("worker", jobexec.models.fields.NameField(blank=True, default="", max_length=200)),
                 ("type", jobexec.models.fields.NameField(max_length=255)),
                 ("tenants", models.JSONField(blank=True, default=list)),
-                ("streams", models.PositiveIntegerField(default=0, help_text="Streams that are open.")),
-                ("polls", models.PositiveIntegerField(default=0, help_text="Polls that wait for a job.")),
+                ("streams", models.PositiveIntegerField(default=0, help_text="Open streams.")),
+                ("polls", models.PositiveIntegerField(default=0, help_text="Polls waiting for a job.")),
                 (
                     "open_streams",
-                    models.JSONField(blank=True, default=list, help_text="The streams, as far as they are shown."),
+                    models.JSONField(blank=True, default=list, help_text="The open streams, up to a maximum number."),
                 ),
-                ("activated", models.PositiveBigIntegerField(default=0, help_text="Jobs given out since it came.")),
+                ("activated", models.PositiveBigIntegerField(default=0, help_text="Jobs handed out since it was first seen.")),
                 ("first_seen", models.DateTimeField(default=jobexec.clock.now)),
                 ("last_seen", models.DateTimeField(db_index=True, default=jobexec.clock.now)),
             ],
@@ -86,7 +86,7 @@ class Migration(migrations.Migration):
                 ),
                 ("category", jobexec.models.fields.NameField(default="default", max_length=128)),
                 ("priority", models.IntegerField(default=0)),
-                ("rank", models.BigIntegerField(default=0, help_text="Order of acquisition: lower runs sooner.")),
+                ("rank", models.BigIntegerField(default=0, help_text="Order of acquisition; jobs with a lower rank run sooner.")),
                 ("due_date", models.DateTimeField(blank=True, null=True)),
                 ("repeat", models.CharField(blank=True, default="", max_length=255)),
                 ("retries", models.PositiveIntegerField(default=3, help_text="Attempts left.")),
@@ -94,27 +94,27 @@ class Migration(migrations.Migration):
                 (
                     "lost_runs",
                     models.PositiveIntegerField(
-                        default=0, help_text="Times that the executor process died with the job in hand."
+                        default=0, help_text="How often an executor process died while it ran the job."
                     ),
                 ),
                 (
                     "start_time",
                     models.DateTimeField(
-                        blank=True, help_text="Start marker of a suspect: committed before it runs alone.", null=True
+                        blank=True, help_text="Start of a run in a process of its own, saved before the run begins.", null=True
                     ),
                 ),
                 (
                     "conflicts",
                     models.PositiveIntegerField(
                         default=0,
-                        help_text="Attempts that ended in a conflict of the database itself and cost no retry.",
+                        help_text="Attempts that ended in a database conflict, such as a deadlock, and cost no retry.",
                     ),
                 ),
                 (
                     "unknown_since",
                     models.DateTimeField(
                         blank=True,
-                        help_text="When a node that could take the job first did not know its handler.",
+                        help_text="When a node first acquired the job without knowing its handler.",
                         null=True,
                     ),
                 ),
@@ -124,7 +124,7 @@ class Migration(migrations.Migration):
                 ("cancel_requested", models.BooleanField(default=False)),
                 (
                     "suspend_requested",
-                    models.BooleanField(default=False, help_text="Suspended by itself, not by its scope."),
+                    models.BooleanField(default=False, help_text="Suspended individually, not through a scope."),
                 ),
                 ("exception_message", models.CharField(blank=True, default="", max_length=4000)),
                 ("exception_stack", models.TextField(blank=True, default="")),
@@ -140,21 +140,21 @@ class Migration(migrations.Migration):
                         blank=True,
                         db_default="",
                         default="",
-                        help_text="The alias in TASKS by which it came.",
+                        help_text="The alias in TASKS through which it was enqueued.",
                         max_length=255,
                     ),
                 ),
                 (
                     "job_key",
                     models.BigIntegerField(
-                        blank=True, editable=False, help_text="By which workers outside name the job.", null=True
+                        blank=True, editable=False, help_text="The key that external workers use for the job.", null=True
                     ),
                 ),
                 (
                     "available_at",
                     models.DateTimeField(
                         blank=True,
-                        help_text="When a worker may fetch it: its deadline, or the end of its back-off; empty is at once.",
+                        help_text="When a worker may fetch it: after its deadline or its back-off. Empty: immediately.",
                         null=True,
                     ),
                 ),
@@ -163,7 +163,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="What a worker that asked for a lease must show.",
+                        help_text="The token that a worker must send if it asked for a lease.",
                         max_length=64,
                     ),
                 ),
@@ -182,20 +182,20 @@ class Migration(migrations.Migration):
                 (
                     "name",
                     jobexec.models.fields.NameField(
-                        help_text="Its client id, and its user name.", max_length=150, unique=True
+                        help_text="The client id, also used as the user name.", max_length=150, unique=True
                     ),
                 ),
                 ("token_digest", models.CharField(blank=True, editable=False, max_length=64, null=True, unique=True)),
                 (
                     "types",
                     models.JSONField(
-                        blank=True, default=list, help_text="The types of job it may work on; none means all."
+                        blank=True, default=list, help_text="Job types that the client may work on. Empty: all types."
                     ),
                 ),
                 (
                     "tenants",
                     models.JSONField(
-                        blank=True, default=list, help_text="The tenants whose jobs it may see; none means all."
+                        blank=True, default=list, help_text="Tenants whose jobs the client may see. Empty: all tenants."
                     ),
                 ),
                 (
@@ -208,7 +208,7 @@ class Migration(migrations.Migration):
                 (
                     "max_requests_per_second",
                     models.PositiveIntegerField(
-                        blank=True, help_text="Empty: what the settings say; 0: as many as it likes.", null=True
+                        blank=True, help_text="Empty: the limit in the settings. 0: no limit.", null=True
                     ),
                 ),
                 ("enabled", models.BooleanField(default=True)),
@@ -220,7 +220,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "gateway client",
                 "verbose_name_plural": "gateway clients",
                 "permissions": [
-                    ("use_gateway", "Can work on jobs and look for them through the gateways"),
+                    ("use_gateway", "Can work on and search for jobs through the gateways"),
                     ("operate_gateway", "Can change jobs and resolve incidents through the gateways"),
                     ("rotate_gatewayclient", "Can give gateway clients a new secret"),
                     ("enable_gatewayclient", "Can enable and disable gateway clients"),
@@ -242,28 +242,28 @@ class Migration(migrations.Migration):
             model_name="deadletterjob",
             name="job_key",
             field=models.BigIntegerField(
-                blank=True, editable=False, help_text="By which workers outside name the job.", null=True
+                blank=True, editable=False, help_text="The key that external workers use for the job.", null=True
             ),
         ),
         migrations.AddField(
             model_name="historyjob",
             name="job_key",
             field=models.BigIntegerField(
-                blank=True, editable=False, help_text="By which workers outside name the job.", null=True
+                blank=True, editable=False, help_text="The key that external workers use for the job.", null=True
             ),
         ),
         migrations.AddField(
             model_name="incident",
             name="incident_key",
             field=models.BigIntegerField(
-                blank=True, editable=False, help_text="By which clients of the gateways name the incident.", null=True
+                blank=True, editable=False, help_text="The key that gateway clients use for the incident.", null=True
             ),
         ),
         migrations.AddField(
             model_name="job",
             name="job_key",
             field=models.BigIntegerField(
-                blank=True, editable=False, help_text="By which workers outside name the job.", null=True
+                blank=True, editable=False, help_text="The key that external workers use for the job.", null=True
             ),
         ),
         migrations.AddField(
@@ -273,7 +273,7 @@ class Migration(migrations.Migration):
                 blank=True,
                 db_default="",
                 default="",
-                help_text="The client of a gateway that reported it.",
+                help_text="The gateway client that reported it.",
                 max_length=150,
             ),
         ),
@@ -281,14 +281,14 @@ class Migration(migrations.Migration):
             model_name="suspendedjob",
             name="job_key",
             field=models.BigIntegerField(
-                blank=True, editable=False, help_text="By which workers outside name the job.", null=True
+                blank=True, editable=False, help_text="The key that external workers use for the job.", null=True
             ),
         ),
         migrations.AddField(
             model_name="timerjob",
             name="job_key",
             field=models.BigIntegerField(
-                blank=True, editable=False, help_text="By which workers outside name the job.", null=True
+                blank=True, editable=False, help_text="The key that external workers use for the job.", null=True
             ),
         ),
         migrations.AlterField(

@@ -14,6 +14,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='deadletterjob',
             name='lost_key',
-            field=jobexec.models.fields.NameField(blank=True, db_default='', default='', editable=False, help_text='Its unique key, if another job has taken that since.', max_length=255),
+            field=jobexec.models.fields.NameField(blank=True, db_default='', default='', editable=False, help_text='Its unique key, if another job has taken the key since then.', max_length=255),
         ),
     ]

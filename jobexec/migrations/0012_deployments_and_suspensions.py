@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
             model_name="executornode",
             name="deployment",
             field=jobexec.models.fields.NameField(
-                blank=True, db_default="", default="", help_text="The one that it has in its code.", max_length=255
+                blank=True, db_default="", default="", help_text="The value declared in the code.", max_length=255
             ),
         ),
         migrations.AlterField(

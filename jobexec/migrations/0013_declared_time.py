@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='schedule',
             name='declared_time',
-            field=models.DateTimeField(blank=True, editable=False, help_text='When an executor whose code declares it last said so.', null=True),
+            field=models.DateTimeField(blank=True, editable=False, help_text='When an executor last reported that the code declares it.', null=True),
         ),
     ]

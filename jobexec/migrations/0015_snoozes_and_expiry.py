@@ -13,61 +13,61 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='deadletterjob',
             name='expires_at',
-            field=models.DateTimeField(blank=True, help_text='From then on it is not started any more, but cancelled.', null=True),
+            field=models.DateTimeField(blank=True, help_text='If the job has not started by then, it is cancelled.', null=True),
         ),
         migrations.AddField(
             model_name='deadletterjob',
             name='snoozes',
-            field=models.PositiveIntegerField(db_default=0, default=0, help_text='Times that the job put itself off at no cost.'),
+            field=models.PositiveIntegerField(db_default=0, default=0, help_text='How often the job postponed itself without using a retry.'),
         ),
         migrations.AddField(
             model_name='externalworkerjob',
             name='expires_at',
-            field=models.DateTimeField(blank=True, help_text='From then on it is not started any more, but cancelled.', null=True),
+            field=models.DateTimeField(blank=True, help_text='If the job has not started by then, it is cancelled.', null=True),
         ),
         migrations.AddField(
             model_name='externalworkerjob',
             name='snoozes',
-            field=models.PositiveIntegerField(db_default=0, default=0, help_text='Times that the job put itself off at no cost.'),
+            field=models.PositiveIntegerField(db_default=0, default=0, help_text='How often the job postponed itself without using a retry.'),
         ),
         migrations.AddField(
             model_name='historyjob',
             name='expires_at',
-            field=models.DateTimeField(blank=True, help_text='From then on it is not started any more, but cancelled.', null=True),
+            field=models.DateTimeField(blank=True, help_text='If the job has not started by then, it is cancelled.', null=True),
         ),
         migrations.AddField(
             model_name='historyjob',
             name='snoozes',
-            field=models.PositiveIntegerField(db_default=0, default=0, help_text='Times that the job put itself off at no cost.'),
+            field=models.PositiveIntegerField(db_default=0, default=0, help_text='How often the job postponed itself without using a retry.'),
         ),
         migrations.AddField(
             model_name='job',
             name='expires_at',
-            field=models.DateTimeField(blank=True, help_text='From then on it is not started any more, but cancelled.', null=True),
+            field=models.DateTimeField(blank=True, help_text='If the job has not started by then, it is cancelled.', null=True),
         ),
         migrations.AddField(
             model_name='job',
             name='snoozes',
-            field=models.PositiveIntegerField(db_default=0, default=0, help_text='Times that the job put itself off at no cost.'),
+            field=models.PositiveIntegerField(db_default=0, default=0, help_text='How often the job postponed itself without using a retry.'),
         ),
         migrations.AddField(
             model_name='suspendedjob',
             name='expires_at',
-            field=models.DateTimeField(blank=True, help_text='From then on it is not started any more, but cancelled.', null=True),
+            field=models.DateTimeField(blank=True, help_text='If the job has not started by then, it is cancelled.', null=True),
         ),
         migrations.AddField(
             model_name='suspendedjob',
             name='snoozes',
-            field=models.PositiveIntegerField(db_default=0, default=0, help_text='Times that the job put itself off at no cost.'),
+            field=models.PositiveIntegerField(db_default=0, default=0, help_text='How often the job postponed itself without using a retry.'),
         ),
         migrations.AddField(
             model_name='timerjob',
             name='expires_at',
-            field=models.DateTimeField(blank=True, help_text='From then on it is not started any more, but cancelled.', null=True),
+            field=models.DateTimeField(blank=True, help_text='If the job has not started by then, it is cancelled.', null=True),
         ),
         migrations.AddField(
             model_name='timerjob',
             name='snoozes',
-            field=models.PositiveIntegerField(db_default=0, default=0, help_text='Times that the job put itself off at no cost.'),
+            field=models.PositiveIntegerField(db_default=0, default=0, help_text='How often the job postponed itself without using a retry.'),
         ),
     ]

@@ -27,7 +27,7 @@ class Migration(migrations.Migration):
                 ('batch_id', models.UUIDField()),
                 ('added', models.IntegerField(db_default=0, default=0)),
                 ('completed', models.IntegerField(db_default=0, default=0)),
-                ('failed', models.IntegerField(db_default=0, default=0, help_text='Less than 0 if dead letters were requeued.')),
+                ('failed', models.IntegerField(db_default=0, default=0, help_text='Negative if dead letters were requeued.')),
                 ('cancelled', models.IntegerField(db_default=0, default=0)),
             ],
             options={
@@ -39,12 +39,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='batch',
             name='deadline',
-            field=models.DateTimeField(blank=True, help_text='From then on a batch of jobs that is not over has failed.', null=True),
+            field=models.DateTimeField(blank=True, help_text='A batch of jobs that has not ended by then fails.', null=True),
         ),
         migrations.AddField(
             model_name='batch',
             name='failed',
-            field=models.PositiveBigIntegerField(db_default=0, default=0, help_text='Jobs of a batch of jobs that are dead letters, once it is over.'),
+            field=models.PositiveBigIntegerField(db_default=0, default=0, help_text='Dead letters of a batch of jobs; set when the batch ends.'),
         ),
         migrations.AddField(
             model_name='batch',
@@ -54,12 +54,12 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='batch',
             name='changed',
-            field=models.PositiveBigIntegerField(default=0, help_text='Jobs changed or done, once it is over.'),
+            field=models.PositiveBigIntegerField(default=0, help_text='Jobs changed or completed; set when the batch ends.'),
         ),
         migrations.AlterField(
             model_name='batch',
             name='skipped',
-            field=models.PositiveBigIntegerField(default=0, help_text='Jobs left alone or removed, once it is over.'),
+            field=models.PositiveBigIntegerField(default=0, help_text='Jobs skipped or removed; set when the batch ends.'),
         ),
         migrations.AlterField(
             model_name='batch',

@@ -22,12 +22,12 @@ class Migration(migrations.Migration):
                 ('tenant_id', jobexec.models.fields.NameField(blank=True, default='', max_length=64)),
                 ('name', jobexec.models.fields.NameField(max_length=128)),
                 ('key', jobexec.models.fields.NameField(max_length=255)),
-                ('message_id', jobexec.models.fields.NameField(blank=True, help_text='While a message is kept, another with this id is ignored.', max_length=255, null=True)),
+                ('message_id', jobexec.models.fields.NameField(blank=True, help_text='While this message is kept, another one with this id is ignored.', max_length=255, null=True)),
                 ('payload', models.JSONField(blank=True, encoder=django.core.serializers.json.DjangoJSONEncoder, null=True)),
                 ('create_time', models.DateTimeField(default=jobexec.clock.now)),
-                ('expiration_time', models.DateTimeField(blank=True, help_text='Kept until then for jobs that wait later.', null=True)),
+                ('expiration_time', models.DateTimeField(blank=True, help_text='Until then, the message is kept for jobs that start waiting later.', null=True)),
                 ('delivery_time', models.DateTimeField(blank=True, null=True)),
-                ('delivered', models.PositiveBigIntegerField(default=0, help_text='Jobs that have received it; or a few more.')),
+                ('delivered', models.PositiveBigIntegerField(default=0, help_text='Jobs that have received the message, or slightly more.')),
             ],
             options={
                 'verbose_name': 'message',
@@ -43,7 +43,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='blockedjob',
             name='message',
-            field=models.TextField(blank=True, editable=False, help_text='The message that it has received, as JSON.', null=True),
+            field=models.TextField(blank=True, editable=False, help_text='The payload of the received message, as JSON.', null=True),
         ),
         migrations.AddField(
             model_name='blockedjob',
@@ -53,7 +53,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='blockedjob',
             name='waits_for',
-            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message for which it waits.', max_length=128, null=True),
+            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message that it waits for.', max_length=128, null=True),
         ),
         migrations.AddField(
             model_name='blockedjob',
@@ -63,17 +63,17 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='blockedjob',
             name='waits_until',
-            field=models.DateTimeField(blank=True, help_text='From then on it goes on without the message.', null=True),
+            field=models.DateTimeField(blank=True, help_text='When it continues without the message.', null=True),
         ),
         migrations.AddField(
             model_name='deadletterjob',
             name='message',
-            field=models.TextField(blank=True, editable=False, help_text='The message that it has received, as JSON.', null=True),
+            field=models.TextField(blank=True, editable=False, help_text='The payload of the received message, as JSON.', null=True),
         ),
         migrations.AddField(
             model_name='deadletterjob',
             name='waits_for',
-            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message for which it waits.', max_length=128, null=True),
+            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message that it waits for.', max_length=128, null=True),
         ),
         migrations.AddField(
             model_name='deadletterjob',
@@ -83,17 +83,17 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='deadletterjob',
             name='waits_until',
-            field=models.DateTimeField(blank=True, help_text='From then on it goes on without the message.', null=True),
+            field=models.DateTimeField(blank=True, help_text='When it continues without the message.', null=True),
         ),
         migrations.AddField(
             model_name='externalworkerjob',
             name='message',
-            field=models.TextField(blank=True, editable=False, help_text='The message that it has received, as JSON.', null=True),
+            field=models.TextField(blank=True, editable=False, help_text='The payload of the received message, as JSON.', null=True),
         ),
         migrations.AddField(
             model_name='externalworkerjob',
             name='waits_for',
-            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message for which it waits.', max_length=128, null=True),
+            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message that it waits for.', max_length=128, null=True),
         ),
         migrations.AddField(
             model_name='externalworkerjob',
@@ -103,17 +103,17 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='externalworkerjob',
             name='waits_until',
-            field=models.DateTimeField(blank=True, help_text='From then on it goes on without the message.', null=True),
+            field=models.DateTimeField(blank=True, help_text='When it continues without the message.', null=True),
         ),
         migrations.AddField(
             model_name='historyjob',
             name='message',
-            field=models.TextField(blank=True, editable=False, help_text='The message that it has received, as JSON.', null=True),
+            field=models.TextField(blank=True, editable=False, help_text='The payload of the received message, as JSON.', null=True),
         ),
         migrations.AddField(
             model_name='historyjob',
             name='waits_for',
-            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message for which it waits.', max_length=128, null=True),
+            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message that it waits for.', max_length=128, null=True),
         ),
         migrations.AddField(
             model_name='historyjob',
@@ -123,17 +123,17 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='historyjob',
             name='waits_until',
-            field=models.DateTimeField(blank=True, help_text='From then on it goes on without the message.', null=True),
+            field=models.DateTimeField(blank=True, help_text='When it continues without the message.', null=True),
         ),
         migrations.AddField(
             model_name='job',
             name='message',
-            field=models.TextField(blank=True, editable=False, help_text='The message that it has received, as JSON.', null=True),
+            field=models.TextField(blank=True, editable=False, help_text='The payload of the received message, as JSON.', null=True),
         ),
         migrations.AddField(
             model_name='job',
             name='waits_for',
-            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message for which it waits.', max_length=128, null=True),
+            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message that it waits for.', max_length=128, null=True),
         ),
         migrations.AddField(
             model_name='job',
@@ -143,17 +143,17 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='job',
             name='waits_until',
-            field=models.DateTimeField(blank=True, help_text='From then on it goes on without the message.', null=True),
+            field=models.DateTimeField(blank=True, help_text='When it continues without the message.', null=True),
         ),
         migrations.AddField(
             model_name='suspendedjob',
             name='message',
-            field=models.TextField(blank=True, editable=False, help_text='The message that it has received, as JSON.', null=True),
+            field=models.TextField(blank=True, editable=False, help_text='The payload of the received message, as JSON.', null=True),
         ),
         migrations.AddField(
             model_name='suspendedjob',
             name='waits_for',
-            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message for which it waits.', max_length=128, null=True),
+            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message that it waits for.', max_length=128, null=True),
         ),
         migrations.AddField(
             model_name='suspendedjob',
@@ -163,17 +163,17 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='suspendedjob',
             name='waits_until',
-            field=models.DateTimeField(blank=True, help_text='From then on it goes on without the message.', null=True),
+            field=models.DateTimeField(blank=True, help_text='When it continues without the message.', null=True),
         ),
         migrations.AddField(
             model_name='timerjob',
             name='message',
-            field=models.TextField(blank=True, editable=False, help_text='The message that it has received, as JSON.', null=True),
+            field=models.TextField(blank=True, editable=False, help_text='The payload of the received message, as JSON.', null=True),
         ),
         migrations.AddField(
             model_name='timerjob',
             name='waits_for',
-            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message for which it waits.', max_length=128, null=True),
+            field=jobexec.models.fields.NameField(blank=True, help_text='The name of the message that it waits for.', max_length=128, null=True),
         ),
         migrations.AddField(
             model_name='timerjob',
@@ -183,12 +183,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='timerjob',
             name='waits_until',
-            field=models.DateTimeField(blank=True, help_text='From then on it goes on without the message.', null=True),
+            field=models.DateTimeField(blank=True, help_text='When it continues without the message.', null=True),
         ),
         migrations.AlterField(
             model_name='gatewayclient',
             name='permissions',
-            field=models.JSONField(default=jobexec.models.gateway_client.may_work, help_text='What it may do: work, search, update, resolve, publish.'),
+            field=models.JSONField(default=jobexec.models.gateway_client.may_work, help_text='Its permissions: work, search, update, resolve, publish.'),
         ),
         migrations.AddIndex(
             model_name='blockedjob',

@@ -34,12 +34,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='incident',
             name='resource',
-            field=jobexec.models.fields.NameField(blank=True, help_text='Of which the circuit breaker is open.', max_length=255, null=True),
+            field=jobexec.models.fields.NameField(blank=True, help_text='The resource whose circuit breaker is open.', max_length=255, null=True),
         ),
         migrations.AddField(
             model_name='taskresult',
             name='expires_at',
-            field=models.DateTimeField(blank=True, help_text='When it is deleted, if its job says so; otherwise RESULT_TTL applies.', null=True),
+            field=models.DateTimeField(blank=True, help_text='When it is deleted, if its job specifies that; otherwise RESULT_TTL applies.', null=True),
         ),
         migrations.AlterField(
             model_name='incident',

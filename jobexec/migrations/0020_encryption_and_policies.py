@@ -12,7 +12,7 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AlterModelOptions(
             name='job',
-            options={'default_permissions': ('view', 'delete'), 'permissions': [('enqueue_job', 'Can enqueue jobs, and jobs again with other arguments'), ('retry_job', 'Can set retries and retry jobs now'), ('cancel_job', 'Can cancel jobs'), ('suspend_job', 'Can suspend jobs'), ('activate_job', 'Can activate jobs'), ('reschedule_job', 'Can change due dates of jobs'), ('prioritize_job', 'Can change priorities of jobs'), ('unlock_job', 'Can unlock jobs'), ('execute_job', 'Can execute jobs in the process of the admin'), ('bury_job', 'Can move jobs to the dead letters'), ('reencrypt_job', 'Can encrypt jobs with the newest key'), ('reveal_job', 'Can view the arguments of encrypted jobs')], 'verbose_name': 'job', 'verbose_name_plural': 'jobs'},
+            options={'default_permissions': ('view', 'delete'), 'permissions': [('enqueue_job', 'Can enqueue jobs, including copies with other arguments'), ('retry_job', 'Can set retries and retry jobs now'), ('cancel_job', 'Can cancel jobs'), ('suspend_job', 'Can suspend jobs'), ('activate_job', 'Can activate jobs'), ('reschedule_job', 'Can change due dates of jobs'), ('prioritize_job', 'Can change priorities of jobs'), ('unlock_job', 'Can unlock jobs'), ('execute_job', 'Can execute jobs in the process of the admin'), ('bury_job', 'Can move jobs to the dead letters'), ('reencrypt_job', 'Can encrypt jobs with the newest key'), ('reveal_job', 'Can view the arguments of encrypted jobs')], 'verbose_name': 'job', 'verbose_name_plural': 'jobs'},
         ),
         migrations.AlterField(
             model_name='auditlog',

@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='executornode',
             name='requested_state',
-            field=models.CharField(choices=[('active', 'active'), ('paused', 'paused'), ('draining', 'draining'), ('dead', 'dead')], db_default='active', default='active', help_text='What an operator wants; the node follows at its next heartbeat.', max_length=16),
+            field=models.CharField(choices=[('active', 'active'), ('paused', 'paused'), ('draining', 'draining'), ('dead', 'dead')], db_default='active', default='active', help_text='The state requested by an operator; the node follows at its next heartbeat.', max_length=16),
         ),
         migrations.AlterField(
             model_name='executornode',

@@ -18,12 +18,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='executornode',
             name='running',
-            field=models.JSONField(db_default=[], default=list, editable=False, help_text='What has run there for a while, the longest first.'),
+            field=models.JSONField(db_default=[], default=list, editable=False, help_text='What has been running there for a while, the longest first.'),
         ),
         migrations.AddField(
             model_name='failuregroup',
             name='acknowledged_at',
-            field=models.DateTimeField(blank=True, help_text='From then on it is quiet.', null=True),
+            field=models.DateTimeField(blank=True, help_text='When it was acknowledged: it is quiet from then on.', null=True),
         ),
         migrations.AddField(
             model_name='failuregroup',
@@ -33,12 +33,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='failuregroup',
             name='snoozed_to_count',
-            field=models.PositiveBigIntegerField(blank=True, help_text='It is quiet until there are more failures than that.', null=True),
+            field=models.PositiveBigIntegerField(blank=True, help_text='It is quiet until there are more failures than this.', null=True),
         ),
         migrations.AddField(
             model_name='failuregroup',
             name='snoozed_until',
-            field=models.DateTimeField(blank=True, help_text='It is quiet until then.', null=True),
+            field=models.DateTimeField(blank=True, help_text='It is quiet until this time.', null=True),
         ),
         migrations.AlterField(
             model_name='suspension',

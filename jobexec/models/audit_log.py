@@ -10,7 +10,7 @@ from .fields import NameField
 
 
 class OperatorType(models.TextChoices):
-    """What kind of operator made a change."""
+    """The kind of operator that made a change."""
 
     USER = "user", _("user")
     CLIENT = "client", _("client")
@@ -43,9 +43,9 @@ class AuditLog(models.Model):
     )
     #: NULL if it is unknown, or if there are several: only users who may see all tenants see the row.
     tenant_id: models.Field[str | None, str | None] = NameField(max_length=64, null=True, blank=True)  # type: ignore[misc,assignment]
-    count = models.PositiveBigIntegerField(default=1, help_text=_("Objects that were changed."))
+    count = models.PositiveBigIntegerField(default=1, help_text=_("The number of changed objects."))
     scope = models.JSONField(
-        null=True, blank=True, encoder=DjangoJSONEncoder, help_text=_("Which objects were meant, if there are several.")
+        null=True, blank=True, encoder=DjangoJSONEncoder, help_text=_("The selection, if there are several objects.")
     )
     old_value = models.JSONField(null=True, blank=True, encoder=DjangoJSONEncoder)
     new_value = models.JSONField(null=True, blank=True, encoder=DjangoJSONEncoder)

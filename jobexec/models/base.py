@@ -131,34 +131,34 @@ class AbstractJob(models.Model):
     custom_headers = models.JSONField(default=dict, blank=True, encoder=DjangoJSONEncoder)
     category = NameField(max_length=128, default="default")
     priority = models.IntegerField(default=0)
-    rank = models.BigIntegerField(default=0, help_text=_("Order of acquisition: lower runs sooner."))
+    rank = models.BigIntegerField(default=0, help_text=_("Order of acquisition; jobs with a lower rank run sooner."))
     due_date = models.DateTimeField(null=True, blank=True)
     expires_at = models.DateTimeField(
-        null=True, blank=True, help_text=_("From then on it is not started any more, but cancelled.")
+        null=True, blank=True, help_text=_("If the job has not started by then, it is cancelled.")
     )
     repeat = models.CharField(max_length=255, blank=True, default="")
     retries = models.PositiveIntegerField(default=3, help_text=_("Attempts left."))
     attempts = models.PositiveIntegerField(default=0, help_text=_("Attempts made."))
     lost_runs = models.PositiveIntegerField(
-        default=0, help_text=_("Times that the executor process died with the job in hand.")
+        default=0, help_text=_("How often an executor process died while it ran the job.")
     )
     start_time = models.DateTimeField(
-        null=True, blank=True, help_text=_("Start marker of a suspect: committed before it runs alone.")
+        null=True, blank=True, help_text=_("Start of a run in a process of its own, saved before the run begins.")
     )
     conflicts = models.PositiveIntegerField(
-        default=0, help_text=_("Attempts that ended in a conflict of the database itself and cost no retry.")
+        default=0, help_text=_("Attempts that ended in a database conflict, such as a deadlock, and cost no retry.")
     )
     snoozes = models.PositiveIntegerField(
-        default=0, db_default=0, help_text=_("Times that the job put itself off at no cost.")
+        default=0, db_default=0, help_text=_("How often the job postponed itself without using a retry.")
     )
     unknown_since = models.DateTimeField(
-        null=True, blank=True, help_text=_("When a node that could take the job first did not know its handler.")
+        null=True, blank=True, help_text=_("When a node first acquired the job without knowing its handler.")
     )
     retry_plan = models.CharField(max_length=255, blank=True, default="")
     atomic = models.BooleanField(default=False)
     timeout = models.DurationField(null=True, blank=True)
     cancel_requested = models.BooleanField(default=False)
-    suspend_requested = models.BooleanField(default=False, help_text=_("Suspended by itself, not by its scope."))
+    suspend_requested = models.BooleanField(default=False, help_text=_("Suspended individually, not through a scope."))
     exception_message = models.CharField(max_length=4000, blank=True, default="")
     exception_stack = models.TextField(blank=True, default="")
     failed_activity_id = models.CharField(max_length=255, blank=True, default="")
@@ -168,26 +168,31 @@ class AbstractJob(models.Model):
     batch_id = models.UUIDField(null=True, blank=True)
     traceparent = models.CharField(max_length=55, blank=True, default="")
     resource: models.Field[str | None, str | None] = NameField(  # type: ignore[misc,assignment]
-        max_length=255, null=True, blank=True, help_text=_("What it shares with other jobs, see RESOURCES.")
+        max_length=255,
+        null=True,
+        blank=True,
+        help_text=_("The resource that it shares with other jobs; see RESOURCES."),
     )
     waits_for: models.Field[str | None, str | None] = NameField(  # type: ignore[misc,assignment]
-        max_length=128, null=True, blank=True, help_text=_("The name of the message for which it waits.")
+        max_length=128, null=True, blank=True, help_text=_("The name of the message that it waits for.")
     )
     waits_for_key: models.Field[str | None, str | None] = NameField(  # type: ignore[misc,assignment]
         max_length=255, null=True, blank=True
     )
-    waits_until = models.DateTimeField(
-        null=True, blank=True, help_text=_("From then on it goes on without the message.")
-    )
+    waits_until = models.DateTimeField(null=True, blank=True, help_text=_("When it continues without the message."))
     message = models.TextField(  # noqa: DJ001  # NULL: none
-        null=True, blank=True, editable=False, help_text=_("The message that it has received, as JSON.")
+        null=True, blank=True, editable=False, help_text=_("The payload of the received message, as JSON.")
     )
     task_backend = NameField(
-        max_length=255, blank=True, default="", db_default="", help_text=_("The alias in TASKS by which it came.")
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        help_text=_("The alias in TASKS through which it was enqueued."),
     )
 
     job_key = models.BigIntegerField(
-        null=True, blank=True, editable=False, help_text=_("By which workers outside name the job.")
+        null=True, blank=True, editable=False, help_text=_("The key that external workers use for the job.")
     )
 
     class Meta:

@@ -46,22 +46,28 @@ class Batch(models.Model):
     type = models.CharField(max_length=64, help_text=_("The operation."))
     name = models.CharField(max_length=255, blank=True, default="", db_default="")
     arguments = models.JSONField(default=dict, encoder=DjangoJSONEncoder)
-    selection = models.JSONField(default=dict, encoder=DjangoJSONEncoder, help_text=_("Which jobs are meant."))
+    selection = models.JSONField(default=dict, encoder=DjangoJSONEncoder, help_text=_("The selected jobs."))
     state = models.CharField(max_length=16, choices=BatchState, default=BatchState.SEEDING)
     tenant_id = NameField(max_length=64, blank=True, default="")
     create_user = models.CharField(max_length=255, blank=True, default="")
     create_time = models.DateTimeField(default=clock.now, db_index=True)
     end_time = models.DateTimeField(null=True, blank=True)
     deadline = models.DateTimeField(
-        null=True, blank=True, help_text=_("From then on a batch of jobs that is not over has failed.")
+        null=True, blank=True, help_text=_("A batch of jobs that has not ended by then fails.")
     )
-    cursor = models.CharField(max_length=64, blank=True, default="", help_text=_("How far seeding has come."))
+    cursor = models.CharField(
+        max_length=64, blank=True, default="", help_text=_("The position that seeding has reached.")
+    )
     total = models.PositiveBigIntegerField(default=0, help_text=_("Jobs seeded or added so far."))
-    parts = models.PositiveBigIntegerField(default=0, help_text=_("Execution jobs made so far."))
-    changed = models.PositiveBigIntegerField(default=0, help_text=_("Jobs changed or done, once it is over."))
-    skipped = models.PositiveBigIntegerField(default=0, help_text=_("Jobs left alone or removed, once it is over."))
+    parts = models.PositiveBigIntegerField(default=0, help_text=_("Execution jobs created so far."))
+    changed = models.PositiveBigIntegerField(
+        default=0, help_text=_("Jobs changed or completed; set when the batch ends.")
+    )
+    skipped = models.PositiveBigIntegerField(
+        default=0, help_text=_("Jobs skipped or removed; set when the batch ends.")
+    )
     failed = models.PositiveBigIntegerField(
-        default=0, db_default=0, help_text=_("Jobs of a batch of jobs that are dead letters, once it is over.")
+        default=0, db_default=0, help_text=_("Dead letters of a batch of jobs; set when the batch ends.")
     )
 
     class Meta:
@@ -75,7 +81,7 @@ class Batch(models.Model):
 
     @property
     def title(self) -> str:
-        """What people see: the name of a batch of jobs, or the operation."""
+        """The display name: the name of a batch of jobs, or the operation."""
         return self.name or self.type
 
     @property
@@ -126,7 +132,7 @@ class BatchTally(models.Model):
     batch_id = models.UUIDField()
     added = models.IntegerField(default=0, db_default=0)
     completed = models.IntegerField(default=0, db_default=0)
-    failed = models.IntegerField(default=0, db_default=0, help_text=_("Less than 0 if dead letters were requeued."))
+    failed = models.IntegerField(default=0, db_default=0, help_text=_("Negative if dead letters were requeued."))
     cancelled = models.IntegerField(default=0, db_default=0)
 
     class Meta:

@@ -22,7 +22,7 @@ class DeadLetterJob(AbstractJob):
 
     died_at = models.DateTimeField(default=clock.now, db_index=True)
     fingerprint = models.CharField(
-        max_length=32, blank=True, default="", db_default="", help_text=_("Alike for failures that look alike.")
+        max_length=32, blank=True, default="", db_default="", help_text=_("Identical for similar failures.")
     )
 
     lost_key = NameField(
@@ -31,7 +31,7 @@ class DeadLetterJob(AbstractJob):
         default="",
         db_default="",
         editable=False,
-        help_text=_("Its unique key, if another job has taken that since."),
+        help_text=_("Its unique key, if another job has taken the key since then."),
     )
 
     class Meta(AbstractJob.Meta):

@@ -1,4 +1,4 @@
-"""What nodes have in their code: handlers, and versions of it."""
+"""The code of nodes: its handlers and its versions."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ class JobDefinition(models.Model):
     exclusive = models.BooleanField(default=True)
     atomic = models.BooleanField(default=False)
     overriding_priority = models.IntegerField(
-        null=True, blank=True, help_text=_("Instead of the priority that its jobs were created with.")
+        null=True, blank=True, help_text=_("Replaces the priority that its jobs were created with.")
     )
     overriding_since = models.DateTimeField(
-        null=True, blank=True, help_text=_("The jobs that were created from then on have it.")
+        null=True, blank=True, help_text=_("Jobs created since then have the overriding priority.")
     )
-    sensitive = models.JSONField(default=list, db_default=[], help_text=_("Arguments that are never shown."))
+    sensitive = models.JSONField(
+        default=list, db_default=[], help_text=_("Names of arguments whose values are never shown.")
+    )
     last_registered = models.DateTimeField(default=clock.now)
 
     class Meta:

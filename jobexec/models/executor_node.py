@@ -38,7 +38,7 @@ class ExecutorNode(models.Model):
         choices=NodeState,
         default=NodeState.ACTIVE,
         db_default=NodeState.ACTIVE,
-        help_text=_("What an operator wants; the node follows at its next heartbeat."),
+        help_text=_("The state requested by an operator; the node follows at its next heartbeat."),
     )
     hostname = models.CharField(max_length=255, blank=True, default="")
     pid = models.PositiveBigIntegerField(default=0)
@@ -49,14 +49,19 @@ class ExecutorNode(models.Model):
     queue_size = models.PositiveIntegerField(default=0)
     busy_threads = models.PositiveIntegerField(default=0)
     queued_jobs = models.PositiveIntegerField(default=0)
-    stuck_threads = models.PositiveIntegerField(default=0, help_text=_("Threads whose job goes on after its timeout."))
+    stuck_threads = models.PositiveIntegerField(
+        default=0, help_text=_("Threads whose job is still running after its timeout.")
+    )
     categories = models.JSONField(default=list)
     deployments = models.JSONField(default=list)
     running = models.JSONField(
-        default=list, db_default=[], editable=False, help_text=_("What has run there for a while, the longest first.")
+        default=list,
+        db_default=[],
+        editable=False,
+        help_text=_("What has been running there for a while, the longest first."),
     )
     deployment = NameField(
-        max_length=255, blank=True, default="", db_default="", help_text=_("The one that it has in its code.")
+        max_length=255, blank=True, default="", db_default="", help_text=_("The value declared in the code.")
     )
     deployment_aware = models.BooleanField(default=False)
 

@@ -29,10 +29,10 @@ class ExternalWorkerJob(AbstractJob):
     available_at = models.DateTimeField(
         null=True,
         blank=True,
-        help_text=_("When a worker may fetch it: its deadline, or the end of its back-off; empty is at once."),
+        help_text=_("When a worker may fetch it: after its deadline or its back-off. Empty: immediately."),
     )
     lease_token = models.CharField(
-        max_length=64, blank=True, default="", help_text=_("What a worker that asked for a lease must show.")
+        max_length=64, blank=True, default="", help_text=_("The token that a worker must send if it asked for a lease.")
     )
 
     class Meta(AbstractJob.Meta):

@@ -21,18 +21,22 @@ class FailureGroup(models.Model):
     fingerprint = models.CharField(max_length=32, primary_key=True)
     handler_type = NameField(max_length=255)
     exception = models.CharField(max_length=255, blank=True, default="")
-    message = models.CharField(max_length=1000, blank=True, default="", help_text=_("Of the latest of them."))
-    job_id = models.UUIDField(null=True, help_text=_("The latest job that failed so."))
+    message = models.CharField(
+        max_length=1000, blank=True, default="", help_text=_("The message of the latest failure.")
+    )
+    job_id = models.UUIDField(null=True, help_text=_("The latest job with this failure."))
     first_time = models.DateTimeField()
     last_time = models.DateTimeField()
     count = models.PositiveBigIntegerField(default=0)
     assigned_to = NameField(
         max_length=150, blank=True, default="", db_default="", help_text=_("The user who deals with it.")
     )
-    acknowledged_at = models.DateTimeField(null=True, blank=True, help_text=_("From then on it is quiet."))
-    snoozed_until = models.DateTimeField(null=True, blank=True, help_text=_("It is quiet until then."))
+    acknowledged_at = models.DateTimeField(
+        null=True, blank=True, help_text=_("When it was acknowledged: it is quiet from then on.")
+    )
+    snoozed_until = models.DateTimeField(null=True, blank=True, help_text=_("It is quiet until this time."))
     snoozed_to_count = models.PositiveBigIntegerField(
-        null=True, blank=True, help_text=_("It is quiet until there are more failures than that.")
+        null=True, blank=True, help_text=_("It is quiet until there are more failures than this.")
     )
 
     class Meta:

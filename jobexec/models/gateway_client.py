@@ -24,21 +24,23 @@ class GatewayClient(models.Model):
     created. It serves as bearer token, as password of HTTP basic authentication and as client secret of OAuth 2.
     """
 
-    name = NameField(max_length=150, unique=True, help_text=_("Its client id, and its user name."))
+    name = NameField(max_length=150, unique=True, help_text=_("The client id, also used as the user name."))
     token_digest = models.CharField(max_length=64, null=True, blank=True, unique=True, editable=False)
     #: The previous secret, valid beside the new one until workers have that: until a time, or (NULL) until it is
     #: retired.
     previous_token_digest = models.CharField(max_length=64, null=True, blank=True, unique=True, editable=False)
     previous_expiration_time = models.DateTimeField(null=True, blank=True, editable=False)
-    types = models.JSONField(default=list, blank=True, help_text=_("The types of job it may work on; none means all."))
+    types = models.JSONField(
+        default=list, blank=True, help_text=_("Job types that the client may work on. Empty: all types.")
+    )
     tenants = models.JSONField(
-        default=list, blank=True, help_text=_("The tenants whose jobs it may see; none means all.")
+        default=list, blank=True, help_text=_("Tenants whose jobs the client may see. Empty: all tenants.")
     )
     permissions = models.JSONField(
-        default=may_work, help_text=_("What it may do: work, search, update, resolve, publish.")
+        default=may_work, help_text=_("Its permissions: work, search, update, resolve, publish.")
     )
     max_requests_per_second = models.PositiveIntegerField(
-        null=True, blank=True, help_text=_("Empty: what the settings say; 0: as many as it likes.")
+        null=True, blank=True, help_text=_("Empty: the limit in the settings. 0: no limit.")
     )
     enabled = models.BooleanField(default=True)
     expiration_time = models.DateTimeField(null=True, blank=True)
@@ -49,7 +51,7 @@ class GatewayClient(models.Model):
         verbose_name = _("gateway client")
         verbose_name_plural = _("gateway clients")
         permissions: ClassVar = [
-            ("use_gateway", _("Can work on jobs and look for them through the gateways")),
+            ("use_gateway", _("Can work on and search for jobs through the gateways")),
             ("operate_gateway", _("Can change jobs and resolve incidents through the gateways")),
             ("rotate_gatewayclient", _("Can give gateway clients a new secret")),
             ("enable_gatewayclient", _("Can enable and disable gateway clients")),
@@ -73,10 +75,10 @@ class ExternalWorker(models.Model):
     worker = NameField(max_length=200, blank=True, default="")
     type = NameField(max_length=255)
     tenants = models.JSONField(default=list, blank=True)
-    streams = models.PositiveIntegerField(default=0, help_text=_("Streams that are open."))
-    polls = models.PositiveIntegerField(default=0, help_text=_("Polls that wait for a job."))
-    open_streams = models.JSONField(default=list, blank=True, help_text=_("The streams, as far as they are shown."))
-    activated = models.PositiveBigIntegerField(default=0, help_text=_("Jobs given out since it came."))
+    streams = models.PositiveIntegerField(default=0, help_text=_("Open streams."))
+    polls = models.PositiveIntegerField(default=0, help_text=_("Polls waiting for a job."))
+    open_streams = models.JSONField(default=list, blank=True, help_text=_("The open streams, up to a maximum number."))
+    activated = models.PositiveBigIntegerField(default=0, help_text=_("Jobs handed out since it was first seen."))
     first_seen = models.DateTimeField(default=clock.now)
     last_seen = models.DateTimeField(default=clock.now, db_index=True)
 

@@ -35,7 +35,7 @@ class Incident(models.Model):
     end_time = models.DateTimeField(null=True, blank=True)
     job_id = models.UUIDField(null=True, blank=True, db_index=True)
     resource: models.Field[str | None, str | None] = NameField(  # type: ignore[misc,assignment]
-        max_length=255, null=True, blank=True, help_text=_("Of which the circuit breaker is open.")
+        max_length=255, null=True, blank=True, help_text=_("The resource whose circuit breaker is open.")
     )
     job_definition_id = NameField(max_length=255, blank=True, default="")
     handler_type = NameField(max_length=255)
@@ -48,7 +48,7 @@ class Incident(models.Model):
     fingerprint = models.CharField(max_length=32, blank=True, default="")
     message = models.CharField(max_length=4000, blank=True, default="")
     incident_key = models.BigIntegerField(
-        null=True, blank=True, editable=False, help_text=_("By which clients of the gateways name the incident.")
+        null=True, blank=True, editable=False, help_text=_("The key that gateway clients use for the incident.")
     )
     annotation = models.CharField(max_length=4000, blank=True, default="")
 

@@ -31,7 +31,7 @@ class Job(AbstractJob):
             SparseIndex(name="jobexec_job_resource", fields=["resource"]),
         ]
         permissions: ClassVar = [
-            ("enqueue_job", _("Can enqueue jobs, and jobs again with other arguments")),
+            ("enqueue_job", _("Can enqueue jobs, including copies with other arguments")),
             ("retry_job", _("Can set retries and retry jobs now")),
             ("cancel_job", _("Can cancel jobs")),
             ("suspend_job", _("Can suspend jobs")),

@@ -26,7 +26,7 @@ class JobKey(models.Model):
     job_id = models.UUIDField(db_index=True)
     create_time = models.DateTimeField(default=clock.now, db_index=True)
     expiration_time = models.DateTimeField(
-        null=True, blank=True, help_text=_("Taken until then, also when the job is over.")
+        null=True, blank=True, help_text=_("The key is taken until then, even if the job has ended.")
     )
 
     class Meta:

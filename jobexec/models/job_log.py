@@ -37,15 +37,15 @@ class JobLog(models.Model):
     priority = models.IntegerField(default=0)
     due_date = models.DateTimeField(null=True, blank=True)
     retries = models.PositiveIntegerField(default=0, help_text=_("Attempts left after the event."))
-    attempt = models.PositiveIntegerField(default=0, help_text=_("Which attempt it was, from 1."))
+    attempt = models.PositiveIntegerField(default=0, help_text=_("The number of the attempt, starting at 1."))
     node = models.CharField(max_length=255, blank=True, default="")
-    wait = models.FloatField(null=True, blank=True, help_text=_("Seconds from due to start."))
+    wait = models.FloatField(null=True, blank=True, help_text=_("Seconds from the due date to the start."))
     duration = models.FloatField(null=True, blank=True, help_text=_("Seconds that the handler ran."))
     exception_message = models.CharField(max_length=4000, blank=True, default="")
     exception_stack = models.TextField(blank=True, default="")
     fingerprint = models.CharField(max_length=32, blank=True, default="", db_default="")
     client = NameField(
-        max_length=150, blank=True, default="", db_default="", help_text=_("The client of a gateway that reported it.")
+        max_length=150, blank=True, default="", db_default="", help_text=_("The gateway client that reported it.")
     )
 
     class Meta:

@@ -13,7 +13,7 @@ class JobProgress(models.Model):
     """
 
     job_id = models.UUIDField(primary_key=True)
-    attempt = models.PositiveIntegerField(help_text=_("Which attempt says so, from 1."))
+    attempt = models.PositiveIntegerField(help_text=_("The number of the attempt that reported this, starting at 1."))
     done = models.BigIntegerField()
     total = models.BigIntegerField(null=True, blank=True)
     update_time = models.DateTimeField(db_index=True)

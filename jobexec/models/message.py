@@ -31,15 +31,20 @@ class Message(models.Model):
     name = NameField(max_length=128)
     key = NameField(max_length=255)
     message_id: models.Field[str | None, str | None] = NameField(  # type: ignore[misc,assignment]
-        max_length=255, null=True, blank=True, help_text=_("While a message is kept, another with this id is ignored.")
+        max_length=255,
+        null=True,
+        blank=True,
+        help_text=_("While this message is kept, another one with this id is ignored."),
     )
     payload = models.JSONField(null=True, blank=True, encoder=DjangoJSONEncoder)
     create_time = models.DateTimeField(default=clock.now)
     expiration_time = models.DateTimeField(
-        null=True, blank=True, help_text=_("Kept until then for jobs that wait later.")
+        null=True, blank=True, help_text=_("Until then, the message is kept for jobs that start waiting later.")
     )
     delivery_time = models.DateTimeField(null=True, blank=True)
-    delivered = models.PositiveBigIntegerField(default=0, help_text=_("Jobs that have received it; or a few more."))
+    delivered = models.PositiveBigIntegerField(
+        default=0, help_text=_("Jobs that have received the message, or slightly more.")
+    )
 
     class Meta:
         verbose_name = pgettext_lazy("for jobs that wait", "message")

@@ -1,4 +1,4 @@
-"""What is known of a resource beside the setting RESOURCES: its rate, its breaker, and what operators have set."""
+"""The state of a resource beyond the setting RESOURCES: its rate, its breaker, and operators' overrides."""
 
 from __future__ import annotations
 

@@ -38,22 +38,26 @@ class Schedule(models.Model):
     handler_type = NameField(max_length=255)
     handler_configuration = models.JSONField(default=dict, blank=True, encoder=DjangoJSONEncoder)
     options = models.JSONField(
-        default=dict, blank=True, encoder=DjangoJSONEncoder, help_text=_("Options of its jobs, as using() takes them.")
+        default=dict, blank=True, encoder=DjangoJSONEncoder, help_text=_("Options of its jobs, as accepted by using().")
     )
-    expression = models.CharField(max_length=255, help_text=_("Cron, as 0 3 * * *, or an ISO 8601 cycle, as R/PT1H."))
-    timezone = models.CharField(max_length=64, help_text=_("The time zone of a cron expression, as Europe/Berlin."))
+    expression = models.CharField(
+        max_length=255, help_text=_("A cron expression such as 0 3 * * *, or an ISO 8601 cycle such as R/PT1H.")
+    )
+    timezone = models.CharField(
+        max_length=64, help_text=_("The time zone of a cron expression, such as Europe/Berlin.")
+    )
     misfire = models.CharField(
-        max_length=8, choices=Misfire, default=Misfire.ONCE, help_text=_("What becomes of times that were missed.")
+        max_length=8, choices=Misfire, default=Misfire.ONCE, help_text=_("What happens to missed times.")
     )
     enabled = models.BooleanField(default=True)
     declared = models.CharField(max_length=2000, blank=True, default="", editable=False)
     declared_time = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text=_("When an executor whose code declares it last said so.")
+        null=True, blank=True, editable=False, help_text=_("When an executor last reported that the code declares it.")
     )
     create_time = models.DateTimeField(default=clock.now)
     next_time = models.DateTimeField(null=True, blank=True, db_index=True)
-    last_time = models.DateTimeField(null=True, blank=True, help_text=_("The last time that was fired."))
-    fired = models.PositiveBigIntegerField(default=0, help_text=_("Jobs made so far."))
+    last_time = models.DateTimeField(null=True, blank=True, help_text=_("The latest time for which it fired."))
+    fired = models.PositiveBigIntegerField(default=0, help_text=_("Jobs created so far."))
 
     class Meta:
         verbose_name = _("schedule")

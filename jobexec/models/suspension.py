@@ -16,7 +16,7 @@ _SEPARATOR = "\x1f"
 
 
 class SuspensionScope(models.TextChoices):
-    """What a suspension covers; the value is the name of the job column that it compares, or represents two of them.
+    """The scope of a suspension; the value is the name of the job column that it compares, or represents two of them.
 
     A single job that is suspended without dates needs no row: its own ``suspend_requested`` suffices.
     """
@@ -69,15 +69,15 @@ class Suspension(models.Model):
     scope = models.CharField(max_length=32, choices=SuspensionScope)
     value = NameField(max_length=320)
     create_time = models.DateTimeField(default=clock.now)
-    suspend_time = models.DateTimeField(null=True, blank=True, help_text=_("In force from then on."))
-    activate_time = models.DateTimeField(null=True, blank=True, help_text=_("In force until then."))
+    suspend_time = models.DateTimeField(null=True, blank=True, help_text=_("When the suspension begins."))
+    activate_time = models.DateTimeField(null=True, blank=True, help_text=_("When the suspension ends."))
     include_jobs = models.BooleanField(
-        default=True, db_default=True, help_text=_("Also the jobs that were there before it began.")
+        default=True, db_default=True, help_text=_("Whether jobs that existed before it began are suspended, too.")
     )
-    swept = models.BooleanField(default=True, help_text=_("The jobs that existed then have been moved."))
+    swept = models.BooleanField(default=True, help_text=_("Whether the existing jobs have been moved."))
     # NULL and not False: a unique constraint accepts any number of NULLs, on every database.
     live = models.BooleanField(
-        null=True, default=True, help_text=_("Empty when it is over and its jobs are being activated.")
+        null=True, default=True, help_text=_("Empty once it has ended and its jobs are being activated.")
     )
 
     class Meta:

@@ -47,7 +47,9 @@ class TaskResult(models.Model):
     last_time = models.DateTimeField(null=True, blank=True, help_text=_("When its last attempt began."))
     end_time = models.DateTimeField(null=True, blank=True)
     expires_at = models.DateTimeField(
-        null=True, blank=True, help_text=_("When it is deleted, if its job says so; otherwise RESULT_TTL applies.")
+        null=True,
+        blank=True,
+        help_text=_("When it is deleted, if its job specifies that; otherwise RESULT_TTL applies."),
     )
     return_value = models.JSONField(null=True, blank=True, encoder=DjangoJSONEncoder)
     errors = models.JSONField(default=list, blank=True, help_text=_("Class and traceback of each failed attempt."))

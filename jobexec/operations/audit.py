@@ -86,7 +86,7 @@ logger = logging.getLogger("jobexec.audit")
 
 @contextmanager
 def acting(operator: Operator | None) -> Iterator[None]:
-    """Attribute changes within to the operator, or to no one with None. They are not part of an outer change."""
+    """Attribute the changes in the block to the operator (None: to none). They are not part of an outer change."""
     token, change, before = _operator.set(operator), _change.set(None), _permitted.set(False)
     try:
         with outlasting():

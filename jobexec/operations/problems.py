@@ -76,8 +76,8 @@ def _of_nodes(seen: Overview) -> Iterator[Problem]:
             yield Problem("paused", _("%(node)s is paused: it takes no jobs.") % {"node": node.name})
         if node.stuck_threads:
             text = ngettext(
-                "%(count)d thread of %(node)s is stuck: its job goes on after its timeout.",
-                "%(count)d threads of %(node)s are stuck: their jobs go on after their timeouts.",
+                "%(count)d thread of %(node)s is stuck: its job is still running after its timeout.",
+                "%(count)d threads of %(node)s are stuck: their jobs are still running after their timeouts.",
                 node.stuck_threads,
             )
             yield Problem("stuck", text % {"count": node.stuck_threads, "node": node.name})
@@ -88,5 +88,5 @@ def _about_lease(node: NodeStatus) -> str:
     if node.lease_left > timedelta(0):
         return _("%(node)s was declared dead; its jobs are being recovered.") % values
     if node.state == NodeState.DEAD:
-        return _("%(node)s is dead, its lease ran out %(time)s ago; its jobs are being recovered.") % values
-    return _("The lease of %(node)s ran out %(time)s ago: it does not answer.") % values
+        return _("%(node)s is dead: its lease expired %(time)s ago. Its jobs are being recovered.") % values
+    return _("The lease of %(node)s expired %(time)s ago: the node does not respond.") % values

@@ -10,7 +10,7 @@ deploy, start and drive processes::
 From bottom to top: ``definition`` describes a process and ``engine`` moves its tokens; ``expressions`` and ``xml`` read
 what models contain. These four are pure Python: they know neither Django nor the rest of jobexec. ``models`` are the
 tables, ``store`` is the SQL of a step, ``handlers`` has what a process calls and the jobs that carry it on,
-``operations`` the verbs, and ``flows`` the door for Python.
+``operations`` the verbs, and ``flows`` the Python API.
 """
 
 from __future__ import annotations

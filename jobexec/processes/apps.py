@@ -19,7 +19,7 @@ class ProcessesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Let executors, messages, gateways, the cleanup and the checks find what processes add to them."""
+        """Register what processes add to executors, messages, gateways, the cleanup and the checks."""
         from jobexec.operations.maintenance.cleanup import add_to_cleanup
         from jobexec.operations.messages.publish import add_receiver
 

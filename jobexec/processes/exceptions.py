@@ -1,4 +1,4 @@
-"""The errors of processes, beside InvalidProcess (of a definition) and BpmnError (of the business)."""
+"""The exceptions of processes, in addition to InvalidProcess (of a definition) and BpmnError (of the business)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class UnknownProcess(JobExecError):
 
 
 class MismatchingMessage(JobExecError):
-    """A message must fit one that waits for it, and fits none or several."""
+    """A message must match exactly one instance that waits for it, but matches none or several."""
 
 
 class TaskOver(JobExecError):
@@ -18,7 +18,7 @@ class TaskOver(JobExecError):
 
 
 class InstanceOver(JobExecError):
-    """The process instance has ended, or is not there."""
+    """The process instance has ended or does not exist."""
 
 
 class InstanceRunning(JobExecError):

@@ -77,7 +77,7 @@ def _arm_again(context: JobContext, repeat: str) -> None:
 
 @job(name=WORKED, atomic=True)
 def take_work(context: JobContext, root: str, token: str, variables: dict[str, Any]) -> None:
-    """An external worker is done: its token goes on, with the variables that it sent."""
+    """Continue the token after an external worker has completed its job, with the variables that it sent."""
     proceed(context.using, UUID(root), JobDone(UUID(token), context.id, variables), savepoint=False)
 
 
@@ -104,7 +104,7 @@ def take_items(context: JobContext, root: str, token: str) -> None:
 
 @job(name=NOT_GATHERED, atomic=True)
 def fail_items(context: JobContext, root: str, token: str) -> None:
-    """Some items have failed for good. If nobody catches that, their dead letters wait for an operator."""
+    """Some items have failed for good. If no event catches that, their dead letters wait for an operator."""
 
     def event(tokens: Tokens) -> JobFailed | None:
         found = tokens.tokens.get(UUID(token))
@@ -115,7 +115,7 @@ def fail_items(context: JobContext, root: str, token: str) -> None:
 
 @job(name=RETRY, atomic=True)
 def retry_token(context: JobContext, root: str, token: str) -> None:
-    """Let an element with an incident do again what failed."""
+    """Retry the failed step of an element with an incident."""
     proceed(context.using, UUID(root), Retried(UUID(token)), savepoint=False)
 
 

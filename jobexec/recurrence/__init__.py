@@ -13,13 +13,13 @@ text                            meaning
 ``R/<start>/<end>``             from the start on, at intervals of the length from start to end
 ==============================  ========================================================================
 
-**Cron** is Debian's, by the library cronsim: with ``L``, ``LW``, ``MON#2``, ``5L``, and Quartz' ``?`` for ``*``.
-Sunday is 0 or 7. An expression with a fixed hour and minute fires once each day, also when the clocks are changed: a
-skipped time is made up for at the end of the gap, and of a repeated one the first counts. If minute or hour begin with
-``*``, elapsed time counts.
+**Cron** expressions have Debian's syntax, as the library cronsim implements it: with ``L``, ``LW``, ``MON#2``, ``5L``,
+and Quartz' ``?`` for ``*``. Sunday is 0 or 7. An expression with a fixed hour and minute fires once each day, even when
+the clocks change: a skipped time fires at the end of the gap, and of a repeated time only the first fires. If minute or
+hour begins with ``*``, elapsed time counts.
 
-**Cycles** are those of Camunda and Flowable. Days and shorter units are fixed numbers of hours, months and years follow
-the calendar of the time zone. A cycle is never shorter than a second.
+**Cycles** are those of Camunda and Flowable. Days and shorter units have fixed lengths; months and years follow the
+calendar of the time zone. A cycle is never shorter than a second.
 
 All times are whole seconds in UTC.
 """

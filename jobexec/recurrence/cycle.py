@@ -108,7 +108,7 @@ def _count(digits: str) -> int | None:
         return None
     count = int(digits) if len(digits) <= 10 else _MOST + 1
     if not 1 <= count <= _MOST:
-        raise ValueError(f"the number after R must be from 1 to {_MOST}; without a number it goes on for ever")
+        raise ValueError(f"the number after R must be from 1 to {_MOST}; without a number it repeats forever")
     return count
 
 

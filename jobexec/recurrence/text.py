@@ -28,7 +28,7 @@ def parse(expression: Any, timezone: str | None = None, anchor: datetime | None 
     :class:`~jobexec.exceptions.InvalidSchedule`, which names the text and what was expected.
     """
     if not isinstance(expression, str) or not 0 < len(expression) <= MAX_LENGTH:
-        text = f"expression: expected a text of 1 to {MAX_LENGTH} characters, {_EXAMPLES}, got {shown(expression)}."
+        text = f"expression: expected a string of 1 to {MAX_LENGTH} characters, {_EXAMPLES}, got {shown(expression)}."
         raise InvalidSchedule(text)
     return _parse(expression.strip(), zone_named(timezone), anchor or clock.now())
 

@@ -33,7 +33,7 @@ def find_zone(name: Any) -> tzinfo:
     if found is None:
         close = get_close_matches(name, available_timezones(), n=1) if isinstance(name, str) else []
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        text = f"timezone: expected the name of a time zone as 'Europe/Berlin' or 'UTC', got {shown(name)}.{hint}"
+        text = f"timezone: expected the name of a time zone such as 'Europe/Berlin' or 'UTC', got {shown(name)}.{hint}"
         raise InvalidSchedule(text, "timezone")
     return found
 
@@ -59,7 +59,7 @@ def at_wall_clock(wall: datetime, zone: tzinfo) -> datetime:
 
 
 def shown_at(moment: datetime, zone: tzinfo) -> datetime:
-    """What the clocks of the zone show, as a naive datetime."""
+    """The local time of the zone, as a naive datetime."""
     return moment.astimezone(zone).replace(tzinfo=None, fold=0)
 
 

@@ -61,7 +61,7 @@ class RetryPlan:
 
     @classmethod
     def parse(cls, value: object) -> RetryPlan:
-        """A plan from a plan, a text (see :mod:`jobexec.retry`), a list of texts and timedeltas, or a callable.
+        """A plan from a plan, a string (see :mod:`jobexec.retry`), a list of strings and timedeltas, or a callable.
 
         A callable may set its number of attempts in an attribute ``attempts``, otherwise it has 3. Raises
         InvalidRetryPlan, which names the plan and what was expected.
@@ -91,9 +91,9 @@ class RetryPlan:
     ) -> RetryPlan:
         """Each interval is ``factor`` (at least 1) times the one before, from ``first`` up to ``maximum``.
 
-        Both are a timedelta, seconds, or an ISO 8601 text without months and years. ``jitter`` (0 to 1) is the share by
-        which an interval is shortened at random, so that jobs that failed together do not come back together; only
-        shortened, so that ``maximum`` holds. Raises InvalidRetryPlan. (Own decision.)
+        Both are a timedelta, a number of seconds, or an ISO 8601 string without months and years. ``jitter`` (0 to 1)
+        is the share by which an interval is shortened at random, so that jobs that failed together are not retried
+        together. It only shortens an interval, so that ``maximum`` holds. Raises InvalidRetryPlan. (Own decision.)
         """
         try:
             growth = Growth(float(factor), fixed(maximum), float(jitter))
@@ -109,8 +109,8 @@ class RetryPlan:
     def delay(self, failures: int, error: BaseException | None = None, now: datetime | None = None) -> timedelta:
         """How long to wait after failure number ``failures`` (from 1; past the last interval, it repeats).
 
-        ``now`` (by default the clock's) is where months and years are counted from. Raises DoNotRetry if the plan's
-        callable decides so, and InvalidRetryPlan if the callable fails or returns something else.
+        Months and years are counted from ``now``, by default the time of jobexec's clock. Raises DoNotRetry if the
+        plan's callable decides so, and InvalidRetryPlan if the callable fails or returns something else.
         """
         failures = max(failures, 1)
         if self.function is not None:
@@ -150,7 +150,7 @@ def _list_item(value: object) -> Interval:
         return parse_interval(value.strip())
     if isinstance(value, timedelta):
         return checked(value)
-    raise ValueError(f"{value!r} is neither a timedelta nor a text")
+    raise ValueError(f"{value!r} is neither a timedelta nor a string")
 
 
 def _ask(function: RetryFunction, failures: int, error: BaseException | None) -> timedelta:

@@ -13,7 +13,8 @@ from jobexec.conf import EngineSettings, Settings
 from jobexec.operations.sql.dialect import dialect
 
 #: The executor's threads for each engine, with one connection each; one of acquisition for each name. Promotion (with
-#: RESOURCES), alerts (with DEAD_LETTER_ALERTS), and the shared end of jobs (with jobexec.processes) come on top.
+#: RESOURCES), alerts (with DEAD_LETTER_ALERTS) and a second settlement (with jobexec.processes, whose steps end
+#: together) come on top.
 LOOPS = (
     "acquisition",
     "timers",
@@ -64,8 +65,8 @@ def connections_needed(settings: Settings, engine: EngineSettings) -> Connection
 def ordinary_connections(settings: Settings, engine: EngineSettings) -> int:
     """The connections of one engine made by Django: worker threads, threads for async handlers, loops and helpers."""
     threads_for_async = settings.async_threads if settings.async_jobs else 0
-    some_need = (settings.resources, settings.dead_letter_alerts, apps.is_installed("jobexec.processes"))
-    loops = len(LOOPS) - 1 + len(engine.acquirers) + sum(map(bool, some_need))
+    loops = len(LOOPS) - 1 + len(engine.acquirers) + bool(settings.resources) + bool(settings.dead_letter_alerts)
+    loops += apps.is_installed("jobexec.processes")
     return settings.threads + threads_for_async + loops + len(HELPERS)
 
 

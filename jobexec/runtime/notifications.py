@@ -140,8 +140,8 @@ class Listener(Loop):
     def _tell_of_the_pooler(self) -> None:
         if not self._pooler_told:
             logger.warning(
-                "The database %r is behind a connection pooler, where LISTEN hears nothing: jobs are found by polling. "
-                "Name an alias with a direct connection in LISTEN_DATABASE, or set NOTIFY to False.",
+                "The database %r is behind a connection pooler, where LISTEN receives nothing; jobs are found "
+                "by polling. Name an alias with a direct connection in LISTEN_DATABASE, or set NOTIFY to False.",
                 self._alias,
             )
         self._pooler_told = True

@@ -48,7 +48,7 @@ def assert_enqueued(
     """Fail unless a job like this waits in the database ``using``; returns the matching jobs.
 
     ``target`` is the function of a job, a task, or the name of a handler. Only given values are compared: of ``args``
-    and ``kwargs`` (by whichever of them the job was called) and of the columns (``priority=5``,
+    and ``kwargs`` (whichever of them the job was called with) and of the columns (``priority=5``,
     ``process_instance_id="order 7"``). ``at`` or ``delay`` (timedelta or seconds) are when it is due, to the second;
     ``count`` is the exact number of jobs. Raises AssertionError, which shows the nearest jobs and their differences.
 

@@ -45,7 +45,7 @@ class Immediate:
         self._thread = _Thread(executor, threading.get_ident())
 
     def __call__(self, using: str, jobs: Sequence[NewJob]) -> None:
-        """These jobs were inserted. Those that are due later wait, as usual."""
+        """Run the inserted jobs that are due; the others wait, as usual."""
         due = [job.pk for job in jobs if isinstance(job, Job | BlockedJob) and job.waits_for is None]
         if using != self._using or not due:
             return
@@ -78,9 +78,9 @@ def immediate(executor: ManualExecutor | str = "default", *, on_commit: bool = F
 
     ``on_commit``: run it at the commit of the transaction instead, as in production; in a TestCase
     ``captureOnCommitCallbacks(execute=True)`` does that. An error of a job is raised in the code that enqueued it; its
-    retry waits in the database, as do jobs that are due later, among them
-    the monitor of a batch: run the ``executor`` to see its end. Jobs enqueued by a job run after it. Earlier jobs stay.
-    ``executor`` is a manual one, or the database alias for a new one.
+    retry waits in the database, and so do jobs that are due later, such as the monitor of a batch: run the ``executor``
+    to end the batch. Jobs enqueued by a job run after it. Jobs that were enqueued before the block are not run.
+    ``executor`` is a manual executor, or the database alias for a new one.
     """
     if isinstance(executor, str):
         from .executor import ManualExecutor

@@ -39,7 +39,7 @@ class _Mark:
 
 
 class CapturedJobs(Sequence[EnqueuedJob]):
-    """The enqueued jobs, in order; includes those that have run meanwhile, not those that were rolled back."""
+    """The enqueued jobs, in order, including those that have run, but not those that were rolled back."""
 
     def __init__(self, using: str | None) -> None:
         self._using = using

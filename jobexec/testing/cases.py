@@ -17,7 +17,7 @@ from .results import JobResult
 
 
 class JobTestMixin(Assertions, UnitTestCase):
-    """The test tools as methods; for any test case of Django's.
+    """The test tools as methods, for any of Django's test cases.
 
     ``job_executor`` is a new :class:`~jobexec.testing.ManualExecutor` for each test, on the database
     ``jobexec_using``, with ``jobexec_options`` for its keywords.
@@ -38,7 +38,7 @@ class JobTestMixin(Assertions, UnitTestCase):
         return self.job_executor.run_until_empty(**options)
 
     def immediate_jobs(self, *, on_commit: bool = False) -> AbstractContextManager[ManualExecutor]:
-        """Run jobs enqueued in the block at once; see :func:`~jobexec.testing.immediate`."""
+        """Run jobs enqueued in the block immediately; see :func:`~jobexec.testing.immediate`."""
         return self.job_executor.immediate(on_commit=on_commit)
 
     def control_jobs_clock(self, start: datetime | None = None) -> ControlledClock:
@@ -56,7 +56,7 @@ class JobTestMixin(Assertions, UnitTestCase):
 
 
 class JobsTestCase(JobTestMixin, TestCase):
-    """Each test in a transaction that is rolled back."""
+    """Each test runs in a transaction that is rolled back."""
 
 
 class JobsTransactionTestCase(JobTestMixin, TransactionTestCase):

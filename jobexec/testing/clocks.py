@@ -11,8 +11,8 @@ from jobexec.clock import FrozenClock
 class ControlledClock(FrozenClock):
     """A clock of jobexec that only the test moves: due dates, retries, timers, leases and schedules use it.
 
-    A context manager. It is the time of jobexec and not that of Python: ``timezone.now()`` still returns the real time.
-    To move both, use time-machine, which needs no clock of jobexec's.
+    A context manager. It controls the time of jobexec, not that of Python: ``timezone.now()`` still returns the real
+    time. To control both, use time-machine; you then need no controlled clock.
     """
 
     def advance(self, step: timedelta | float) -> datetime:
@@ -20,11 +20,11 @@ class ControlledClock(FrozenClock):
         return self.tick(step)
 
     def move_to(self, moment: datetime) -> datetime:
-        """Move the time forward to an aware datetime. Raises ValueError for one that is past or naive."""
+        """Move the time forward to an aware datetime. Raises ValueError if it is in the past or naive."""
         if moment.utcoffset() is None:
             raise ValueError(f"move_to() expects an aware datetime, got {moment!r}.")
         if moment < self.now:
-            raise ValueError(f"A clock does not go back: it is {self.now.isoformat()}, got {moment.isoformat()}.")
+            raise ValueError(f"A clock cannot go back: it is {self.now.isoformat()}, got {moment.isoformat()}.")
         return self.tick(moment.astimezone(UTC) - self.now)
 
 

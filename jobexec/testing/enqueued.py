@@ -20,9 +20,8 @@ from jobexec.redaction import by_name
 class EnqueuedJob:
     """A job that was enqueued: its handler, its arguments and its due date.
 
-    ``args`` and ``kwargs`` are as stored in the row, that is as JSON, and decrypted. ``job`` is the row; any other
-    column of it is available as an attribute (``enqueued.priority``). ``job`` is None for one that waits for a commit
-    and has no row yet.
+    ``args`` and ``kwargs`` are the stored JSON values, decrypted. ``job`` is the row; any other column of it is
+    available as an attribute (``enqueued.priority``). ``job`` is None if the job waits for a commit and has no row yet.
     """
 
     using: str

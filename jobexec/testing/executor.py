@@ -24,14 +24,14 @@ _PAGE = 100
 class ManualExecutor(Rounds, Assertions):
     """Runs jobs in the calling thread and on its connection, on demand.
 
-    Acquisition, handlers, retries, dead letters, exclusive jobs and suspensions are those of production; there are no
-    threads, leases and waiting. Works inside the transaction of a test and without one. Serves all categories of the
-    settings, or those given.
+    Acquisition, handlers, retries, dead letters, exclusive jobs and suspensions work as in production, but without
+    threads, leases and waiting. Works inside the transaction of a test and without one. Serves the given categories, or
+    all categories in the settings.
 
-    An error of a handler is raised again as soon as it is recorded, and jobs that have not started are released: so a
-    test of what a job *does* fails where the job fails. With ``reraise=False``, here or in a call, only the results
-    contain the error; that is for tests of what follows a failure. Never raised again are JobCancelled, RetryIn and
-    RetryAt, by which a handler controls its job, and errors injected by :mod:`~jobexec.testing.faults`.
+    An error of a handler is raised again as soon as it is recorded, and jobs that have not started are released, so
+    that a test of what a job *does* fails where the job fails. With ``reraise=False``, here or in a call, only the
+    results contain the error, for tests of what happens after a failure. JobCancelled, RetryIn and RetryAt, with which
+    a handler controls its job, and errors injected by :mod:`~jobexec.testing.faults` are never raised again.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ManualExecutor(Rounds, Assertions):
         return next(iter(self.run_due(1, reraise=reraise)), None)
 
     def run_due(self, limit: int | None = None, *, reraise: bool | None = None) -> list[JobResult]:
-        """Run the jobs due now, at most ``limit``, in order; timers whose time has come are due.
+        """Run the jobs that are due now, including due timers, in order, at most ``limit``.
 
         Jobs that they enqueue wait for the next call.
         """
@@ -152,7 +152,7 @@ class ManualExecutor(Rounds, Assertions):
         return await _in_thread(lambda: self.tick(reraise=reraise))
 
     def immediate(self, *, on_commit: bool = False) -> AbstractContextManager[ManualExecutor]:
-        """Run jobs enqueued on this database at once; see :func:`~jobexec.testing.immediate`."""
+        """Run jobs enqueued on this database immediately; see :func:`~jobexec.testing.immediate`."""
         return immediate(self, on_commit=on_commit)
 
 

@@ -1,7 +1,7 @@
-"""Failures on demand: each happens at its place in the real course of a job, with the consequences of production.
+"""Failures on demand: each happens where it would happen in production, with the same consequences.
 
-All are context managers for a block in which a :class:`~jobexec.testing.ManualExecutor` runs jobs. A fault that has not
-happened by the end of its block raises AssertionError: a test must not pass because nothing went wrong.
+All are context managers for a block in which a :class:`~jobexec.testing.ManualExecutor` runs jobs. If the fault has not
+happened by the end of the block, AssertionError is raised: a test must not pass because nothing went wrong.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class _Failing(Fault):
 def fail(which: Target | AbstractJob | UUID | None, exception: Any, times: int = 1) -> Iterator[None]:
     """Let a handler raise ``exception`` (an instance or a class) instead of running, ``times`` times.
 
-    ``which`` is a job's function, a task, a name; a row or an id; None is any job that runs next. A manual executor
-    does not raise the exception again: the result contains it.
+    ``which`` is the function of a job, a task, the name of a handler, a row or an id; None is any job that runs next. A
+    manual executor does not raise the exception again: the result contains it.
     """
     fault = _Failing("fail", which, "begins", times)
     fault.exception = exception
@@ -161,7 +161,7 @@ class OtherNode(Fault):
 
 @contextmanager
 def lose_lock(which: Target | AbstractJob | UUID | None = None, times: int = 1) -> Iterator[OtherNode]:
-    """Let another node take a job between the end of its handler and the writing of its outcome, which is then void.
+    """Let another node take a job between the end of its handler and the writing of its outcome, which does not count.
 
     An ``atomic`` job is rolled back. Yields the other node, which keeps the jobs in :attr:`~OtherNode.taken` until
     :meth:`~OtherNode.give_back`.
@@ -178,10 +178,10 @@ class _Killing(Fault):
 
 @contextmanager
 def kill_node(which: Target | AbstractJob | UUID | None = None, *, when: Moment = "ends") -> Iterator[None]:
-    """Let the process die with a job: ``when`` its handler "begins", or "ends" and nothing of it is written yet.
+    """Let the process die with a job, ``when`` its handler "begins", or "ends" and its outcome is not written yet.
 
-    The block ends there. The jobs acquired by the node stay locked by it, and its lease has expired: ``recover()`` of
-    the manual executor, which goes on as another node, finds them.
+    The block ends there. The jobs that the node acquired stay locked by it, and its lease has expired. The manual
+    executor continues as another node; its ``recover()`` finds them.
     """
     try:
         with _Killing("kill_node", which, when).active():
@@ -212,7 +212,7 @@ class Away:
 
 @contextmanager
 def database_away(using: str = "default", *, times: int | None = None) -> Iterator[Away]:
-    """Let statements of this thread to a database raise OperationalError: all in the block, or the next ``times``."""
+    """Let statements of this thread on a database raise OperationalError: all in the block, or the next ``times``."""
     connection, away = connections[using], Away(using, times)
     usable = connection.is_usable
     connection.is_usable = lambda: not away.is_away and usable()  # type: ignore[method-assign]

@@ -24,11 +24,11 @@ OutcomeName: TypeAlias = Literal[
 class JobResult:
     """One run of a job and its outcome.
 
-    ``outcome`` is ``successful``; ``failed`` or ``timeout``, then :attr:`became` is the job's table now; ``snoozed``,
-    it put itself off with ``count=False``; ``cancelled``; ``lost``, because another node had taken the job: nothing of
-    this outcome counts; ``returned``, it could not start and was released; ``unsettled``, the database was away when it
-    was to be written, and the next operation tries again. ``value`` is what the handler returned, ``exception`` what it
-    raised, ``attempt`` counts from 1.
+    ``outcome`` is ``successful``; ``failed`` or ``timeout`` (:attr:`became` is then the table in which the job is now);
+    ``snoozed`` (it postponed itself with ``count=False``); ``cancelled``; ``lost`` (another node had taken the job, so
+    the outcome does not count); ``returned`` (it could not start and was released); or ``unsettled`` (the database was
+    not available to write the outcome, and the next operation tries again). ``value`` is what the handler returned,
+    ``exception`` what it raised; ``attempt`` counts from 1.
     """
 
     id: UUID
@@ -64,7 +64,7 @@ class JobsDoNotEnd(AssertionError):
         counts = Counter(f"{each.handler} ({each.outcome})" for each in self.results)
         told = ", ".join(f"{count} of {name}" for name, count in counts.most_common(10))
         super().__init__(
-            f"{max_jobs} jobs have run and more are due: does a job enqueue itself for ever? Ran: {told}. "
+            f"{max_jobs} jobs have run and more are due: does a job enqueue itself forever? Ran: {told}. "
             "If this many are expected, pass a larger max_jobs."
         )
 

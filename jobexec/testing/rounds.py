@@ -63,7 +63,7 @@ class Rounds(Steps):
         return count
 
     def run_messages(self) -> int:
-        """Deliver messages, and end the waits whose time is over; returns how many jobs went on. Runs none of them."""
+        """Deliver messages, and end the waits whose time is over; returns how many jobs continued, but runs none."""
         follow_the_process(self.using)
         count, due = 0, next_delivery(self.using)
         while due is not None and due <= clock.now(self.using):
@@ -83,7 +83,7 @@ class Rounds(Steps):
         return count
 
     def run_schedules(self) -> int:
-        """Fire due schedules; returns how many jobs they made. Runs none of them.
+        """Fire due schedules; returns how many jobs they created. Runs none of them.
 
         The first call also writes the schedules declared in code, as a node does when it starts: only later times
         fire. Raises a handler's error about a schedule whose arguments do not fit.

@@ -38,8 +38,8 @@ _TRIES = 10
 class Steps:
     """The steps of an executor one by one, in the caller's thread and on its connection.
 
-    ``acquire()`` locks jobs, ``run()`` calls the handler of one, ``settle()`` writes its outcome: by the operations of
-    the executor, in the transaction of the test if there is one (Camunda: ControllableJobExecutor).
+    ``acquire()`` locks jobs, ``run()`` calls the handler of one, and ``settle()`` writes its outcome, with the
+    operations of the executor and in the transaction of the test if there is one (Camunda: ControllableJobExecutor).
     """
 
     def __init__(self, using: str, node: str, categories: Iterable[str] | None) -> None:
@@ -64,7 +64,7 @@ class Steps:
     def acquire(self, limit: int = 100) -> list[AcquiredJob]:
         """Lock up to ``limit`` due jobs as an executor does, and return them in order.
 
-        Raises OperationalError if the database is away; an executor would wait a while then, and try again.
+        Raises OperationalError if the database is unavailable; an executor would wait and try again.
         """
         self.host.settle_rest()
         jobs: list[AcquiredJob] = []

@@ -1,6 +1,7 @@
 """Staff users with exactly the permissions that a test names, and how to run an action as one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from django.contrib.messages import get_messages
 from django.test import Client
 from django.urls import reverse
 
-from jobexec import models
+from jobexec import clock, models
+from jobexec.testing import controlled_clock
 from tests.support.web.browser import chromium, open_page, page, policy  # noqa: F401 (fixtures)
 
 TABLES = (
@@ -82,8 +84,9 @@ def staff(db: None) -> Callable[..., Staff]:
 
 
 @pytest.fixture
-def admin(db: None) -> Staff:
-    """Log in a user who may do everything."""
+def admin(db: None) -> Iterator[Staff]:
+    """Log in a user who may do everything. The time stands still, because pages show how long ago something was."""
     client = Staff()
     client.force_login(get_user_model().objects.create_superuser("admin"))
-    return client
+    with nullcontext() if clock.is_frozen() else controlled_clock():
+        yield client

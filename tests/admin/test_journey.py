@@ -116,7 +116,7 @@ def test_a_failing_deployment_is_repaired(open_page, gateway, scripts):
 
     until(lambda: not Job.objects.exists())
     page.goto(DASHBOARD)
-    assert page.inner_text(".jobexec-well") == "Nothing is wrong"
+    assert page.inner_text(".jobexec-well") == "No problems"
     assert dead_letters(page) == "0"
     assert sorted(gateway.charged) == list(range(MANY))
     assert JobLog.objects.filter(handler_type="shop.charge", state=LogState.SUCCESSFUL).count() == MANY

@@ -47,7 +47,7 @@ def test_why_a_job_was_left_alone(german):
 
 def test_a_reason_that_an_executor_wrote_in_its_own_language(german, staff):
     batch = data.batch()
-    BatchFailure.objects.create(batch=batch, job_id=data.make(Job).pk, reason="it changed meanwhile")
+    BatchFailure.objects.create(batch=batch, job_id=data.make(Job).pk, reason="it has changed in the meantime")
     page = staff().get(page_url(batch)).content.decode()
     assert "inzwischen geändert" in page
     assert "<h1>Batches</h1>" in staff().get(list_url(Batch)).content.decode()

@@ -50,7 +50,7 @@ def test_publishing(staff):
     assert (entry.object_type, entry.object_id) == ("message", str(row.pk))
     assert "password" not in json.dumps(entry.new_value)
     again = client.post(ADD, asked(ttl="60", message_id="m1"))
-    assert ("warning", "A message with this message id is kept already. Nothing was published.") in client.told(again)
+    assert ("warning", "A message with this message id is already kept. Nothing was published.") in client.told(again)
     assert Message.objects.count() == 1
 
 

@@ -52,7 +52,7 @@ def test_the_decorator_takes_options(shop):
         ({"timeout": -1}, "timeout: expected a timedelta, a number of seconds"),
         ({"category": "mail"}, "category: not an option of a task; a task belongs to a queue: @task(queue_name=...)"),
         ({"database": "other"}, "database: not an option of a task; it is OPTIONS['DATABASE']"),
-        ({"delay": 5}, "delay: not an option of a task; give it for a call: using(delay=...)"),
+        ({"delay": 5}, "delay: not an option of a task; pass it with a call: using(delay=...)"),
         ({"sensitive": "number"}, "sensitive: expected a list of names, got 'number'"),
         ({"sensitive": ["card"]}, "sensitive: 'card' is not an argument of the function"),
         ({"aliases": [1]}, "aliases: expected a list of names, got [1]"),

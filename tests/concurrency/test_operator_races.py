@@ -42,7 +42,7 @@ def test_an_outcome_that_comes_first_leaves_nothing_to_unlock(alias):
         inside(lambda: complete_jobs(alias, [(job, a_run(alias))]))
         other = start(alias, lambda: unlock(job.id, using=alias))
         wait_until_waiting(alias, other)
-    assert finish(other).skipped == {job.id: "it changed meanwhile"}
+    assert finish(other).skipped == {job.id: "it has changed in the meantime"}
     assert not Job.objects.using(alias).exists()
 
 

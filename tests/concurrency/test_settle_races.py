@@ -180,5 +180,5 @@ def test_changing_a_job_that_is_just_settled_finds_it_gone(alias):
         inside(lambda: complete_jobs(alias, [(job, a_run(alias))]))
         other = start(alias, lambda: set_priority(job.id, 5, using=alias))
         wait_until_waiting(alias, other)
-    assert finish(other).skipped == {job.id: "it changed meanwhile"}
+    assert finish(other).skipped == {job.id: "it has changed in the meantime"}
     assert tables_of(alias) == {}

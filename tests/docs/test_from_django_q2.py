@@ -17,7 +17,7 @@ EXAMPLE = "from_django_q2"
 @pytest.fixture(autouse=True)
 def receiver_is_forgotten(example):
     yield
-    assert job_dead_lettered.disconnect(example.tell_somebody, sender=DeadLetterJob)
+    assert job_dead_lettered.disconnect(example.notify_admins, sender=DeadLetterJob)
 
 
 def test_options_of_a_call(example, booking):
@@ -53,7 +53,7 @@ def test_a_group_whose_progress_is_followed(example, booking, mailoutbox):
     assert vouchers.progress().total == 3
     ManualExecutor().run_until_empty()
     assert (vouchers.state, vouchers.progress().completed) == ("completed", 3)
-    assert mailoutbox[-1].body == "All of them are sent."
+    assert mailoutbox[-1].body == "All vouchers are sent."
 
 
 def test_a_chain_is_a_flow(example, booking, mailoutbox):

@@ -41,12 +41,12 @@ def test_a_result(load, settings, booking):
 def test_the_result_of_a_job(load, booking):
     example = load("results")
     id = example.order_report(booking.city)
-    assert example.report(id) == "It is being made."
+    assert example.report(id) == "The report is not ready yet."
     ManualExecutor().run_until_empty()
     assert example.report(id) == "3 nights"
     with FrozenClock(datetime.now(UTC) + timedelta(days=31)):
         clean_up_history("default")
-    assert example.report(id) == "It has never been ordered, or more than 30 days ago."
+    assert example.report(id) == "The report was never ordered, or its result has expired."
 
 
 def test_only_one_of_them(load, booking):

@@ -46,7 +46,7 @@ def bench(alias):
 @pytest.mark.nightly
 @pytest.mark.transactional
 def test_operations_and_raw_sql_do_each_job_once(alias, bench):
-    found = json.loads("\n".join(bench("--jobs", "40", "--doors", "none", "--worker-threads", "2", "--json")))
+    found = json.loads("\n".join(bench("--jobs", "40", "--gateways", "none", "--worker-threads", "2", "--json")))
     details = found["details"]
     assert list(details["runs"]) == ["ours", "raw", "ours, on_complete", "raw, on_complete"]
     assert (details["jobs"], details["exactly_once"], details["batch"]) == (40, True, 32)
@@ -62,7 +62,7 @@ def test_through_a_gateway(alias, bench, door):
     reason = external._missing(door)
     if reason:
         pytest.skip(reason)
-    text = "\n".join(bench("--jobs", "40", "--doors", door, "--processes", "1", "--worker-threads", "2"))
+    text = "\n".join(bench("--jobs", "40", "--gateways", door, "--processes", "1", "--worker-threads", "2"))
     assert f"\n{door}, on_complete " in text
     assert f"{door}: workers cpu" in text and "wake p50" in text
     assert "Each job was done exactly once." in text
@@ -75,8 +75,8 @@ def test_through_a_gateway(alias, bench, door):
 )
 def test_it_says_what_is_missing(monkeypatch, door, lacks, says):
     monkeypatch.setattr(external, "find_spec", lambda name: None if name == lacks else find_spec(name))
-    with pytest.raises(CommandError, match=f"--doors {door}: .*{says}.* pip install"):
-        call_command("jobbench", "external", engine="default", doors=door, jobs=1, force=True)
+    with pytest.raises(CommandError, match=f"--gateways {door}: .*{says}.* pip install"):
+        call_command("jobbench", "external", engine="default", gateways=door, jobs=1, force=True)
 
 
 @pytest.mark.transactional

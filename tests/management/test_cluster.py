@@ -153,7 +153,7 @@ class TestEnd:
 class TestWrongUsage:
     @pytest.mark.databases("sqlite")
     def test_sqlite_has_no_cluster(self, alias):
-        with pytest.raises(CommandError, match="is SQLite, which one executor at a time may serve"):
+        with pytest.raises(CommandError, match="is on SQLite, which only one executor at a time may serve"):
             call_command("jobbench", "cluster", engine=alias)
 
     @pytest.mark.transactional

@@ -263,7 +263,7 @@ def test_what_has_come_already_is_only_deleted(old):
     Job.objects.using(old.alias).create(pk=came, handler_type=f"{MODULE}.remember", task_backend="default")
     result = {"backend": "default", "status": "SUCCESSFUL", "create_time": ENQUEUED}
     TaskResult.objects.using(old.alias).create(pk=over, handler_type=f"{MODULE}.remember", **result)
-    assert import_tasks(old) == ("0 tasks have become jobs.\n2 were already here.\n", 0)
+    assert import_tasks(old) == ("0 tasks have become jobs.\n2 already existed.\n", 0)
     assert not old.rows.exists()
     assert jobs(old) == [came]
 
@@ -291,7 +291,7 @@ def test_a_commit_is_lost_where_the_jobs_are_in_another_database(apart, lost_in,
         # The jobs are committed first: better there twice than nowhere.
         assert set(jobs(apart)) == (ids if lost_in == "default" else set())
         out = import_tasks(apart)[0]
-        assert ("2 were already here." in out) == (lost_in == "default")
+        assert ("2 already existed." in out) == (lost_in == "default")
         assert set(jobs(apart)) == ids
         assert not apart.rows.exists()
     finally:

@@ -194,8 +194,11 @@ class TestWhichJobs:
         dead, other, nobody = make_row(DeadLetterJob, alias), make_job(alias), uuid4()
         code, text = jobs("requeue", dead.pk, other.pk, nobody, alias=alias)
         assert code == 3
-        assert text.splitlines()[:2] == ["1 job requeued with 3 retries.", "2 jobs were left alone:"]
-        assert f"  {other.pk}  not possible for a job that is executable" in text and f"  {nobody}  there is no" in text
+        assert text.splitlines()[:2] == ["1 job requeued with 3 retries.", "2 jobs were skipped:"]
+        assert (
+            f"  {other.pk}  not possible for a job that is executable" in text
+            and f"  {nobody}  the job no longer exists" in text
+        )
         code, (told,) = objects("requeue", other.pk, alias=alias)
         assert (code, told["changed"], list(told["skipped"])) == (3, [], [str(other.pk)])
 
@@ -305,7 +308,7 @@ class TestAsking:
         assert (found, table_of(alias, job)) == (code, None if code == 0 else Job)
         asked = capsys.readouterr().out
         assert asked.startswith("This affects 1 job. Deleted jobs never run and cannot be restored. ")
-        assert "Running jobs are left alone. Are you sure? [y/N]" in asked
+        assert "Running jobs are skipped. Are you sure? [y/N]" in asked
 
     def test_the_end_of_input_is_a_no(self, monkeypatch):
         monkeypatch.setattr(sys, "stdin", Keyboard(""))

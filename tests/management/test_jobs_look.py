@@ -141,7 +141,7 @@ class TestList:
             (["--order", "revision"], "order: expected one of id"),
             (["--state", "running"], "states: expected one of executable"),
             (["--state", "dead-leter"], "Did you mean 'dead_letter'?"),
-            (["--handler", ""], "handler: expected a text that is not empty"),
+            (["--handler", ""], "handler: expected a string that is not empty"),
             (["--min-priority", "5000000"], "priority_min: expected a number from"),
             (["--of-batch", "x"], "batch_id: expected a UUID, got 'x'"),
         ],
@@ -318,18 +318,18 @@ class TestBeginnings:
 
 
 def test_names_that_nothing_has(alias):
-    JobDefinition.objects.using(alias).create(pk="shop.jobs.charge", handler_type="shop.jobs.charge", category="a")
+    JobDefinition.objects.using(alias).create(pk="shop.jobs.levy", handler_type="shop.jobs.levy", category="a")
     for arguments, text in (
         (
-            ["--handler", "shop.jobs.chrage"],
-            "No handler has the name 'shop.jobs.chrage'. Did you mean shop.jobs.charge?",
+            ["--handler", "shop.jobs.lvey"],
+            "There is no handler 'shop.jobs.lvey'. Did you mean shop.jobs.levy?",
         ),
-        (["--handler", "charge"], "Did you mean shop.jobs.charge"),
+        (["--handler", "levy"], "Did you mean shop.jobs.levy?"),
         (["--category", "mial"], "There is no category 'mial'. Did you mean mail?"),
     ):
         assert text in jobs("list", *arguments, alias=alias)[1]
         assert text in jobs("cancel", "--all-matching", "--yes", *arguments, alias=alias)[1]
-    assert jobs("list", "--handler", "shop.jobs.charge", "--category", "mail", alias=alias)[1] == "No jobs.\n"
+    assert jobs("list", "--handler", "shop.jobs.levy", "--category", "mail", alias=alias)[1] == "No jobs.\n"
 
 
 def _without_colours(line):

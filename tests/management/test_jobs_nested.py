@@ -68,24 +68,24 @@ class TestBatchesOfJobs:
     def test_seal_retry_and_cancel(self, alias, batch):
         assert jobs("batches", "seal", batch.id, alias=alias) == (0, "1 batch sealed.\n")
         assert batch.state == "running"
-        text = "The failed jobs of 1 batch are tried again.\n"
+        text = "The failed jobs of 1 batch are retried.\n"
         assert jobs("batches", "retry", batch.id, alias=alias) == (0, text)
         assert batch.progress().open == 1
         assert jobs("batches", "cancel", batch.id, "--yes", alias=alias) == (0, "1 batch cancelled.\n")
         code, text = jobs("batches", "seal", batch.id, alias=alias)
-        assert code == 3 and "is over (cancelled)" in text
+        assert code == 3 and "has ended (cancelled)" in text
 
     def test_why(self, alias, batch):
         batch.add(jobexec.handlers.registry.get_handler("tests.work").s("secret"))
         code, text = jobs("why", batch.id, alias=alias)
         assert code == 0 and "does not end before it is sealed" in text
-        assert "1 of its jobs is not over." in text and "1 of them are jobs" in text
+        assert "1 of its jobs has not ended." in text and "1 of them are jobs" in text
         _, (told,) = objects("why", batch.id, alias=alias)
         assert told["state"] == "open"
         assert [each["code"] for each in told["reasons"]] == ["batch_open", "batch_children", "batch_jobs"]
         batch.seal()
         batch.cancel()
-        assert "The batch is over (cancelled" in jobs("why", batch.id, alias=alias)[1]
+        assert "The batch has ended (cancelled" in jobs("why", batch.id, alias=alias)[1]
 
     def test_why_it_stands_still(self, alias, batch):
         batch.seal()
@@ -136,7 +136,7 @@ class TestBatches:
         assert Batch.objects.using(alias).get().state == "seeding"
         nobody = uuid4()
         code, text = jobs("batches", "suspend", batch.pk, nobody, alias=alias)
-        assert code == 3 and "1 batch was left alone:" in text and f"There is no batch {nobody}" in text
+        assert code == 3 and "1 batch was skipped:" in text and f"There is no batch {nobody}" in text
         code, (told,) = objects("batches", "suspend", nobody, alias=alias)
         assert (code, told["operation"], list(told["skipped"])) == (3, "suspend", [str(nobody)])
 
@@ -157,9 +157,9 @@ class TestIncidents:
         incident.refresh_from_db()
         assert incident.annotation == ""
         code, text = jobs("incidents", "annotate", uuid4(), "x", alias=alias)
-        assert code == 3 and "1 incident was left alone:" in text and "There is no incident" in text
+        assert code == 3 and "1 incident was skipped:" in text and "There is no incident" in text
         code, text = jobs("incidents", "annotate", incident.pk, "x" * 4001, alias=alias)
-        assert code == 2 and "annotation: expected a text of at most 4000" in text
+        assert code == 2 and "annotation: expected a string of at most 4000" in text
 
 
 class TestDefinitions:
@@ -225,7 +225,7 @@ class TestDeployments:
         make_row(DeadLetterJob, alias, deployment_id="shop:2")
         code, text = jobs("deployments", "retire", "shop:2", "shop:3", alias=alias)
         assert code == 3 and text.startswith(
-            "1 deployment retired.\n1 deployment was left alone:\n  shop:2  jobs name it"
+            "1 deployment retired.\n1 deployment was skipped:\n  shop:2  jobs refer to it"
         )
         code, text = jobs("deployments", "retire", "--superseded-for", "3d", alias=alias)
         assert (code, text) == (0, "0 deployments retired.\n")

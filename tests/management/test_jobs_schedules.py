@@ -167,7 +167,7 @@ def test_disable_and_enable(alias, schedule):
     assert jobs("schedules", "disable", "report", alias=alias) == (0, "1 schedule disabled.\n")
     assert Schedule.objects.using(alias).get().next_time is None
     code, text = jobs("schedules", "enable", "report", "nobody", "report", alias=alias)
-    assert code == 3 and text.startswith("1 schedule enabled.\n1 schedule was left alone:\n  nobody  ")
+    assert code == 3 and text.startswith("1 schedule enabled.\n1 schedule was skipped:\n  nobody  ")
     assert Schedule.objects.using(alias).get().next_time == NOW.replace(hour=3) + timedelta(days=1)
 
 

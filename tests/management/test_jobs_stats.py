@@ -52,7 +52,7 @@ def test_for_people(alias, busy, monkeypatch):
     lines = text.splitlines()
     assert code == 0
     assert lines[0] == f"Engine {alias} on 03/01/2026 12:00:00"
-    assert lines[1] == "! 1 thread of berlin is stuck: its job goes on after its timeout."
+    assert lines[1] == "! 1 thread of berlin is stuck: its job is still running after its timeout."
     counts = dict(zip(_cells(lines, "free"), _cells(lines, "free", 1), strict=True))
     assert counts["free"] == "2" and counts["timers"] == "1" and counts["retries"] == "1" and counts["dead"] == "2"
     assert sum(int(count) for count in list(counts.values())[:-1]) == len(JOB_TABLES) + 3, "every job is in one of them"
@@ -121,10 +121,10 @@ def test_top_asks_nothing_while_it_is_paused(monkeypatch):
     keyboard = SimpleNamespace(wait=lambda seconds: next(pressed))
     top._refresh(None, timedelta(seconds=1), Screen(80, no_style(), "default"), drawn.append, keyboard)
     assert [(page[0], page[-1]) for page in drawn] == [
-        ("look 1", "q ends, p pauses"),
-        ("look 2", "q ends, p pauses"),
-        ("look 2", "paused: q ends, p continues"),
-        ("look 3", "q ends, p pauses"),
+        ("look 1", "q quits, p pauses"),
+        ("look 2", "q quits, p pauses"),
+        ("look 2", "paused: q quits, p resumes"),
+        ("look 3", "q quits, p pauses"),
     ]
 
 
@@ -167,7 +167,7 @@ def test_an_action_is_watched_until_a_key_ends_it(alias, monkeypatch):
     make_row(DeadLetterJob, alias)
     assert jobs("list", "--watch", "5", alias=alias, terminal=True) == (0, "")
     first, second = drawn
-    assert first == second and len(first) == 3 and "dead letter" in first[1] and "q ends, p pauses" in first[2]
+    assert first == second and len(first) == 3 and "dead letter" in first[1] and "q quits, p pauses" in first[2]
 
 
 def test_an_action_is_watched_in_a_pipe(alias, monkeypatch):
@@ -183,7 +183,7 @@ def test_an_action_is_watched_in_a_pipe(alias, monkeypatch):
     code, told = objects("nodes", "--watch", alias=alias)
     assert code == 0 and [each["name"] for each in told] == ["berlin", "berlin"] and waited == [2.0, 2.0]
     code, text = jobs("nodes", "--watch=1", "pause", "berlin", alias=alias)
-    assert code == 2 and "--watch repeats what only looks" in text
+    assert code == 2 and "--watch works only with actions that change nothing" in text
 
 
 @pytest.mark.parametrize("period", ["", "x", "0s", "-1h"])

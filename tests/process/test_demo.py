@@ -117,7 +117,7 @@ def test_once_works_off_every_booking_and_prints_a_table(playground, database):
 
 def test_ctrl_c_drains_and_leaves_nothing(playground):
     process = playground.start("--bookings", "20", "--database", "sqlite")
-    said = _read_until(process, "Ctrl-C drains and ends")
+    said = _read_until(process, "Press Ctrl-C to drain")
     address = re.search(r"The site +(\S+)", said)
     assert address is not None
     with urlopen(address[1], timeout=TIMEOUT) as answer:
@@ -131,7 +131,7 @@ def test_ctrl_c_drains_and_leaves_nothing(playground):
 
 def test_a_child_that_dies_ends_the_demo_with_its_last_words(playground):
     process = playground.start("--bookings", "20", "--database", "sqlite")
-    _read_until(process, "Ctrl-C drains and ends")
+    _read_until(process, "Press Ctrl-C to drain")
     (executor,) = [pid for pid, command in playground.left().items() if "runjobexecutor" in command]
     os.kill(executor, signal.SIGKILL)
     output, _ = process.communicate()
@@ -144,7 +144,7 @@ def test_a_child_that_dies_ends_the_demo_with_its_last_words(playground):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children that their parent is gone")
 def test_nothing_runs_on_when_the_demo_is_killed(playground):
     process = playground.start("--bookings", "20")
-    _read_until(process, "Ctrl-C drains and ends")
+    _read_until(process, "Press Ctrl-C to drain")
     assert len(playground.left()) >= 4
     process.kill()
     process.wait()

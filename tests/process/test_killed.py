@@ -211,7 +211,7 @@ def test_a_child_of_a_handler_that_comes_back_does_nobodys_work(alias, run, enqu
     assert sorted(trace.texts()) == sorted(f"{kind}{number}" for kind in "fn" for number in range(6))
     assert {line for line in trace.lines() if line.startswith("f")} == {f"f{number} 70" for number in range(6)}
     assert "'tests.process.jobs.fork'" in executor.text
-    assert "came back; it ends now" in executor.text
+    assert "returned from the handler; it exits now" in executor.text
     assert tables_of(alias) == {}
 
 
@@ -248,4 +248,4 @@ def test_a_paused_process_finds_out_that_its_jobs_were_taken_over(alias, run, en
         process.send(signal.SIGTERM)
         assert process.ended() == 0, process.text
     assert JobLog.objects.using(alias).filter(state="successful").count() == 1
-    assert "this outcome does not count" in paused.text
+    assert "this outcome is discarded" in paused.text

@@ -89,7 +89,7 @@ def test_a_node_that_was_cut_off_finishes_nothing_that_another_has_taken_over(al
 
     net.join("a")
     a.said("was declared dead")
-    until(lambda: a.text.count("its lock was lost; this outcome does not count") == 4)
+    until(lambda: a.text.count("its lock was lost; this outcome is discarded") == 4)
     until(lambda: ExecutorNode.objects.using(alias).exclude(lock_owner=old).filter(name="a").exists())
     owners = [(row.lock_owner or "")[:2] for row in Job.objects.using(alias).all()]
     assert owners == ["b:"] * 5, "whatever a has done late, the jobs are b's, and b is not done"

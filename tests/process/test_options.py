@@ -158,7 +158,7 @@ def test_a_server_that_takes_too_few_connections_is_told_once(alias, run):
         (["--threads", "0"], {}, 1, "from 1 to 10000"),
         (["--queue-size", "many"], {}, 2, "invalid int value: 'many'"),
         (["--processes", "0"], {}, 1, "at least 1, got 0"),
-        (["--processes", "2"], {}, 1, "is SQLite, which one executor at a time may serve"),
+        (["--processes", "2"], {}, 1, "is on SQLite, which only one executor at a time may serve"),
         (["--node", ""], {}, 1, "printable characters"),
         (
             ["--max-jobs", "-1"],
@@ -167,7 +167,7 @@ def test_a_server_that_takes_too_few_connections_is_told_once(alias, run):
             "argument --max-jobs: expected a whole number of jobs, or 0 for no limit, got '-1'",
         ),
         (["--max-lifetime", "1h"], {}, 2, "argument --max-lifetime: expected a number of seconds or an ISO 8601"),
-        (["--max-rss", "much"], {}, 2, "argument --max-rss: expected a size as 512M or 1.5G, or 0 for no limit"),
+        (["--max-rss", "much"], {}, 2, "argument --max-rss: expected a size such as 512M or 1.5G, or 0 for no limit"),
         (["--max-rss", "1M"], {}, 1, "--max-rss 1M: a process of this project uses"),
         (["--health-port", "70000"], {}, 2, "argument --health-port: expected a port from 0 to 65535, got '70000'"),
         (["--health-port", "0", "--health-host", "x y"], {}, 1, "--health-port 0: cannot listen on 'x y': "),

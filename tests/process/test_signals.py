@@ -72,7 +72,7 @@ def test_a_grace_period_that_is_over_exits_with_4(alias, run, enqueue, trace):
     until(lambda: trace.lines() == ["begun a"])
     executor.send(signal.SIGTERM)
     assert executor.ended() == 4, executor.text
-    assert any("stopped with jobs in hand" in line for line in executor.err)
+    assert any("stopped while it still held jobs" in line for line in executor.err)
     assert Job.objects.using(alias).get().lock_owner is not None, "its lock ends with the lease"
 
 

@@ -81,12 +81,12 @@ def top(alias, request):
 
 @pytest.mark.databases("sqlite", "postgresql")
 def test_refreshes_until_q(alias, top):
-    top.shows(b"q ends, p pauses")
+    top.shows(b"q quits, p pauses")
     assert b"No executor is running" in top.seen
     make_job(alias, handler_type="shop.first", due_date=clock.now(alias) + timedelta(days=1))
     top.shows(b"shop.first")
     top.press(b"p")
-    top.shows(b"paused: q ends, p continues")
+    top.shows(b"paused: q quits, p resumes")
     make_job(alias, handler_type="shop.second", due_date=clock.now(alias) + timedelta(days=1))
     top.press(b"p")
     top.shows(b"shop.second")
@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_left_out_and_not_the_keys(alias, top):
         make_job(alias, handler_type="shop.job", due_date=clock.now(alias) + timedelta(days=1))
         suspend(using=alias, tenant_id=f"tenant-{number}")
     top.shows(b"shop.job")
-    top.shows(b"q ends, p pauses")
+    top.shows(b"q quits, p pauses")
     assert top.seen.rpartition(b"\x1b[H")[2].count(b"\n") <= 23
 
 
@@ -120,7 +120,7 @@ def _plain(line):
 
 @pytest.mark.databases("sqlite")
 def test_ctrl_c_ends_it_quietly(alias, top):
-    top.shows(b"q ends, p pauses")
+    top.shows(b"q quits, p pauses")
     top.press(b"\x03")
     assert top.ended() == 0
     assert b"Traceback" not in top.seen and b"Interrupted" not in top.seen

@@ -81,7 +81,7 @@ FILES = {
     ),
     "a call with the execution": (
         process(TASK.format('camunda:expression="${order.delete(execution)}"')),
-        "x: .*'execution' is no value",
+        "x: .*'execution' is not a value",
     ),
 }
 
@@ -134,8 +134,8 @@ def condition_over_an_unknown_variable(flow):
     [
         (cycle, "answer: after: 'answer_2' does not come before it: a flow has no cycles"),
         (cycle_beside_a_start, "two: after: 'three' does not come before it: a flow has no cycles"),
-        (step_of_another_flow, "one: after: <step answer of other> is of another flow"),
-        (condition_over_another_flow, r"one: <\(answer > 1\)> is of another flow"),
+        (step_of_another_flow, "one: after: <step answer of other> belongs to another flow"),
+        (condition_over_another_flow, r"one: <\(answer > 1\)> belongs to another flow"),
         (condition_over_a_step_that_is_not_before, "two: It uses the result of 'one', which does not come before it"),
         (condition_over_an_unknown_variable, "flow: It has no variable 'amount'"),
     ],
@@ -200,7 +200,9 @@ def test_a_correlation_that_fits_two_reaches_neither(alias):
     deploy(("p.bpmn", process(WAITS, top=MESSAGE)), using=alias)
     for _ in range(2):
         start("p", business_key="4711", using=alias)
-    with pytest.raises(MismatchingMessage, match="The message 'paid' must fit one that waits for it; 2 do"):
+    with pytest.raises(
+        MismatchingMessage, match="The message 'paid' must match exactly one instance that waits for it; 2 do"
+    ):
         correlate("paid", business_key="4711", variables={"amount": 1}, using=alias)
     assert EventSubscription.objects.using(alias).filter(instance_id__isnull=False).count() == 2
     assert rows(alias, UserTask, Variable) == set()

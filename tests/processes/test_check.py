@@ -43,7 +43,7 @@ def test_a_token_without_its_job(alias):
     started(alias)
     Job.objects.using(alias).filter(failed_activity_id="a").delete()
     (found,) = messages(alias)
-    assert found.startswith("The execution at a waits for the job ") and found.endswith("which is not there.")
+    assert found.startswith("The execution at a waits for the job ") and found.endswith("which does not exist.")
 
 
 def test_a_job_without_its_token(alias):
@@ -69,7 +69,7 @@ def test_all_have_arrived_at_joins(alias):
     rows = Execution.objects.using(alias).exclude(state="scope")
     rows.filter(element_id="w").delete()
     rows.filter(instance_id=instance.pk).update(state="joined", job_id=None)
-    assert "All of its executions have arrived at joins, and nobody else can come." in messages(alias)
+    assert "All of its executions have arrived at joins, and no other execution can arrive." in messages(alias)
 
 
 def test_rows_of_an_instance_that_has_ended(alias):
@@ -84,5 +84,5 @@ def test_rows_of_an_instance_that_has_ended(alias):
 def test_an_instance_without_executions(alias):
     instance = started(alias)
     Execution.objects.using(alias).all().delete()
-    assert "The instance is running, and has no execution." in messages(alias)
+    assert "The instance is running, but has no execution." in messages(alias)
     cancel(instance)

@@ -47,8 +47,8 @@ def test_deploy_start_show_and_cancel(alias, command, file):
     assert command("list") == "approval: version 1, 1 running\n"
     shown = command("show", id)
     assert "approval 4711 active" in shown
-    assert "  at approve: waiting\n  task Approve it: nobody has it\n  amount = 5\n" in shown
-    assert "  Approve it (approve) is a task that nobody has claimed, since" in shown
+    assert "  at approve: waiting\n  task Approve it: unassigned\n  amount = 5\n" in shown
+    assert "  Approve it (approve) is an unclaimed task, created on" in shown
     assert command("cancel", id, "--reason", "no") == "Cancelled.\n"
     assert "reason: no" in command("show", id)
     with pytest.raises(CommandError, match="has ended"):
@@ -81,7 +81,7 @@ def test_what_is_wrong(alias, command, file, tmp_path):
 
 
 def test_check_finds_what_does_not_fit(alias, command, file):
-    assert command("check") == "Nothing is wrong.\n"
+    assert command("check") == "No problems.\n"
     command("deploy", str(file))
     command("start", "approval")
     execution = Execution.objects.using(alias).get()
@@ -117,7 +117,7 @@ def test_modify_restart_and_retry(alias, command, started):
     assert again.split()[1] == "active"
     assert "  a = 2\n" in command("show", again.split()[0])
     assert command("restart", id, "--after", "approve").split()[1] == "completed"
-    assert command("retry", again.split()[0]) == "0 dead letters have retries again.\n"
+    assert command("retry", again.split()[0]) == "0 dead letters were requeued.\n"
     for args, message in (
         (("modify", id, "--before", "approve"), "has ended"),
         (("modify", again.split()[0], "--before", "nothing"), "no such element"),
@@ -133,9 +133,9 @@ def test_modify_restart_and_retry(alias, command, started):
 
 def test_suspend_and_activate(alias, command, started):
     id = started()
-    assert command("suspend", id) == "Suspended; 0 jobs moved now.\n"
+    assert command("suspend", id) == "Suspended; 0 jobs were moved.\n"
     assert command("suspend", "approval", "--version", "1", "--until", "+1h", "--without-instances") == (
-        "Suspended; 0 jobs moved now.\n"
+        "Suspended; 0 jobs were moved.\n"
     )
     with pytest.raises(CommandError, match="can be started"):
         started()
@@ -156,7 +156,7 @@ def test_cancel_many(alias, command, started, run_jobs, monkeypatch):
     ended = started("--business-key", "a")
     command("cancel", ended)
     told = command("cancel", "--process", "approval", "--business-key", "a", "--reason", "sold out")
-    assert told.endswith(" cancels them: 3 jobs.\n")
+    assert told.endswith(" cancels them, with 3 jobs.\n")
     command("cancel", others[0], "--reason", "alone")
     run_jobs()
     rows = ProcessInstance.objects.using(alias)

@@ -11,6 +11,7 @@ from jobexec.models import Batch, BlockedJob, DeadLetterJob, Job, TimerJob
 from jobexec.operations import requeue
 from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.exceptions import MismatchingMessage
+from jobexec.processes.flows import compiling
 from jobexec.processes.flows.builder import Flow
 from jobexec.processes.flows.calls import call
 from jobexec.processes.flows.canvas import chain, parallel
@@ -19,6 +20,7 @@ from jobexec.processes.handlers import steps
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
 from jobexec.processes.operations.events import correlate
 from jobexec.processes.operations.instances import cancel
+from jobexec.processes.store import jobs as job_rows
 from jobexec.testing import ManualExecutor, controlled_clock
 
 CALLS = []
@@ -161,14 +163,14 @@ def test_a_wait_that_nobody_ends_is_an_incident_after_its_timeout(alias, run_job
         assert state(alias, instance) == "active"
         clock.advance(timedelta(days=4))
         run_jobs()
-    assert DeadLetterJob.objects.using(alias).get().exception_message.startswith("Nobody catches the error TIMEOUT")
+    assert DeadLetterJob.objects.using(alias).get().exception_message.startswith("Nothing catches the error TIMEOUT")
 
 
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
         (lambda flow, step: flow.step(note), "missing a required argument: 'name'"),
-        (lambda flow, step: flow.step(note, "b", after=Flow("other").step(note, "x")), "of another flow"),
+        (lambda flow, step: flow.step(note, "b", after=Flow("other").step(note, "x")), "belongs to another flow"),
         (lambda flow, step: flow.step(note, step.result), "does not come before it"),
         (lambda flow, step: flow.step(note, "b", name=step.id), "has this name"),
         (lambda flow, step: flow.step(note, "b", when=True), "expected a condition"),
@@ -289,12 +291,19 @@ def test_a_failure_of_what_was_cancelled_meanwhile_is_no_dead_letter(alias, run_
     assert not Job.objects.using(alias).exists()
 
 
+@pytest.fixture
+def long_from_20(monkeypatch):
+    """Lists of more than 20 items are long, and their jobs are made in pages of 10."""
+    monkeypatch.setattr(compiling, "BATCH_FROM", 20)
+    monkeypatch.setattr(job_rows, "_PAGE", 10)
+
+
 def run_items(run_jobs, begin, then=None):
     """Run the jobs of the items, and what follows them when their batch has looked, which it does from time to time."""
     with controlled_clock() as clock:
         instance = begin()
         for act in (then, None):
-            run_jobs(max_jobs=3_000)
+            run_jobs()
             clock.advance(timedelta(hours=1))
             run_jobs()
             if act is not None:
@@ -302,13 +311,33 @@ def run_items(run_jobs, begin, then=None):
     return instance
 
 
+@pytest.mark.usefixtures("long_from_20")
 def test_a_long_list_keeps_its_order(alias, run_jobs):
     flow = Flow("map")
-    mapped = flow.map(note, "item", item, over=list(range(1_005)))
+    mapped = flow.map(note, "item", item, over=list(range(25)))
     flow.step(note, "end", mapped.result, after=mapped)
     instance = run_items(run_jobs, lambda: started(alias, flow))
-    assert (len(CALLS), CALLS[-1]) == (1_006, "end")
-    assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables["note_2"] == list(range(1_005))
+    assert (len(CALLS), CALLS[-1]) == (26, "end")
+    assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables["note_2"] == list(range(25))
+    assert not Variable.objects.using(alias).exists()
+
+
+@job(name="tests.flows.count_to")
+def count_to(number):
+    return list(range(number))
+
+
+@pytest.mark.usefixtures("long_from_20")
+@pytest.mark.parametrize(("number", "batches"), [(25, 1), (5, 0), (0, 0)])
+def test_a_step_gives_a_list_of_any_length(alias, run_jobs, number, batches):
+    flow = Flow("map")
+    listed = flow.step(count_to, number)
+    mapped = flow.map(note, "item", item, over=listed.result, after=listed)
+    flow.step(note, "end", mapped.result, after=mapped)
+    instance = run_items(run_jobs, lambda: started(alias, flow))
+    assert (len(CALLS), CALLS[-1]) == (number + 1, "end")
+    assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables["note_2"] == list(range(number))
+    assert Batch.objects.using(alias).count() == batches
     assert not Variable.objects.using(alias).exists()
 
 
@@ -322,23 +351,25 @@ def odd(number):
 
 def long_list(alias, failed=False):
     flow = Flow("map")
-    mapped = flow.map(odd, over=list(range(1_005)))
+    mapped = flow.map(odd, over=list(range(25)))
     flow.step(note, "end", mapped.result, after=mapped)
     if failed:
         flow.step(note, "sorry", after=mapped.failed)
     return started(alias, flow)
 
 
+@pytest.mark.usefixtures("long_from_20")
 def test_a_long_list_waits_for_items_that_failed(alias, run_jobs):
     def repair(instance):
         assert state(alias, instance) == "active"
         requeue(DeadLetterJob.objects.using(alias).get())
 
     instance = run_items(run_jobs, lambda: long_list(alias), repair)
-    assert (len(CALLS), CALLS[-1]) == (1_007, "end")
+    assert (len(CALLS), CALLS[-1]) == (27, "end")
     assert state(alias, instance) == "completed"
 
 
+@pytest.mark.usefixtures("long_from_20")
 def test_a_long_list_has_a_way_for_failures(alias, run_jobs):
     instance = run_items(run_jobs, lambda: long_list(alias, failed=True))
     assert CALLS[-1] == "sorry"
@@ -347,6 +378,7 @@ def test_a_long_list_has_a_way_for_failures(alias, run_jobs):
     assert not Variable.objects.using(alias).exists()
 
 
+@pytest.mark.usefixtures("long_from_20")
 def test_a_long_list_is_cancelled(alias, run_jobs):
     def begin():
         instance = long_list(alias)

@@ -58,10 +58,10 @@ def test_an_order_says_all_it_waits_for(alias, run_jobs):
     dead = found["dead_letter"]
     assert "Reserve the stock (reserve) has an incident: ValueError: the warehouse does not answer." in dead.text
     assert dead.details["job"] == str(DeadLetterJob.objects.using(alias).get().pk)
-    assert "that nobody has claimed" in found["task"].text
+    assert "is an unclaimed task" in found["task"].text
     assert "Candidates: managers." in found["task"].text
     assert found["task"].details["task"] == str(UserTask.objects.using(alias).get().pk)
-    assert "Wait for the payment (paid) waits for the message paid, since" in found["message"].text
+    assert "Wait for the payment (paid) has been waiting for the message paid since" in found["message"].text
     assert found["timer_beside"].details["element"] == "late"
     claim(UserTask.objects.using(alias).get(), "anna", using=alias)
     assert "is a task of anna" in {each.code: each for each in reasons(alias, order)}["task"].text
@@ -87,10 +87,10 @@ def test_a_join_names_what_is_missing(alias):
     complete(UserTask.objects.using(alias).get(), {"comment": "x"}, using=alias)
     join = next(each for each in reasons(alias, order) if each.code == "join")
     missing = "Reserve the stock (reserve), Wait for the payment (paid)"
-    assert join.text == f"join joins several ways, and waits for: {missing}."
+    assert join.text == f"join joins several paths and waits for: {missing}."
     correlate("paid", instance=order.pk, using=alias)
     texts = [each.text for each in reasons(alias, order) if each.code == "join"]
-    assert texts == ["join joins several ways, and waits for: Reserve the stock (reserve)."]
+    assert texts == ["join joins several paths and waits for: Reserve the stock (reserve)."]
 
 
 def test_the_inclusive_join_of_a_flow_waits_for_what_can_still_come(alias, run_jobs):
@@ -100,7 +100,7 @@ def test_the_inclusive_join_of_a_flow_waits_for_what_can_still_come(alias, run_j
     assert [(each.code, each.details["element"]) for each in found] == [("retry", "pack"), ("join", "join.ship")]
     assert "attempt 1 of its job failed" in found[0].text
     assert "ValueError: broken" in found[0].text
-    assert found[1].text == "join.ship joins several ways, and waits for: pack."
+    assert found[1].text == "join.ship joins several paths and waits for: pack."
 
 
 def test_a_called_instance(alias):
@@ -118,7 +118,7 @@ def test_a_called_instance(alias):
     (reason,) = reasons(alias, parent)
     child = ProcessInstance.objects.using(alias).get(definition_key="delivery")
     assert (reason.code, reason.details["instance"]) == ("called", str(child.pk))
-    assert "c waits for the called instance delivery" in reason.text
+    assert "c has been waiting for the called instance delivery" in reason.text
 
 
 def test_a_message_with_a_key_a_timer_and_a_signal(alias, run_jobs):
@@ -133,9 +133,9 @@ def test_a_message_with_a_key_a_timer_and_a_signal(alias, run_jobs):
     found = start("p", variables={"order": "4711"}, using=alias)
     texts = {each.code: each.text for each in reasons(alias, found)}
     assert set(texts) == {"message_beside", "signal_beside", "timer_beside"}
-    assert "m waits for the message paid with the key 4711, since" in texts["message_beside"]
-    assert "n waits for the signal stop, since" in texts["signal_beside"]
-    assert "t fires at" in texts["timer_beside"]
+    assert "m has been waiting for the message paid with the key 4711 since" in texts["message_beside"]
+    assert "n has been waiting for the signal stop since" in texts["signal_beside"]
+    assert "t fires on" in texts["timer_beside"]
     publish_message("paid", key="4711", payload={}, using=alias)
     run_jobs()
     assert codes(alias, found) == [("over", None)]
@@ -153,7 +153,7 @@ def test_a_worker_and_a_suspended_job(alias):
     assert SuspendedJob.objects.using(alias).count() == 1
     ExternalWorkerJob.objects.using(alias).update(lock_owner="printer-1")
     texts = sorted(each.text for each in reasons(alias, found))
-    assert texts == ["j: its job is suspended.", "w: the worker printer-1 has its job."]
+    assert texts == ["j: its job is suspended.", "w: the worker printer-1 holds its job."]
 
 
 def test_many_alike_are_counted(alias):

@@ -165,7 +165,7 @@ class TestCron:
 
     @pytest.mark.parametrize("expression", [None, 5, "", "*" * 256, b"* * * * *"])
     def test_what_is_no_text_or_too_long_is_refused(self, expression):
-        with pytest.raises(InvalidSchedule, match="expression: expected a text of 1 to 255 characters"):
+        with pytest.raises(InvalidSchedule, match="expression: expected a string of 1 to 255 characters"):
             parse(expression, "UTC")
 
 

@@ -50,7 +50,7 @@ class Cluster(Case):
 
     def contenders(self) -> Mapping[str, Callable[[], Sample]]:
         if is_single_writer(self.plan.alias):
-            raise BenchError(f"{self.plan.alias!r} is SQLite, which one executor at a time may serve: no cluster.")
+            raise BenchError(f"{self.plan.alias!r} is on SQLite, which only one executor at a time may serve.")
         return {name: partial(self.run, name) for name in self.plan.strategies}
 
     def value(self, sample: Sample) -> float:

@@ -46,11 +46,11 @@ class External(Case):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        asked = str(self.plan.options.get("doors") or "all")
+        asked = str(self.plan.options.get("gateways") or "all")
         self.missing = {door: why for door in ("rest", "grpc") if (why := _missing(door))}
         if asked in self.missing:
-            raise BenchError(f"--doors {asked}: {self.missing[asked]}")
-        self._doors = [door for door in ("rest", "grpc") if asked in ("all", door) and door not in self.missing]
+            raise BenchError(f"--gateways {asked}: {self.missing[asked]}")
+        self._gateways = [door for door in ("rest", "grpc") if asked in ("all", door) and door not in self.missing]
 
     @property
     def processes(self) -> int:
@@ -71,12 +71,12 @@ class External(Case):
             yield f"{door} is left out: {why}"
 
     def contenders(self) -> Contenders:
-        doors = ("ours", "raw", *self._doors)
+        doors = ("ours", "raw", *self._gateways)
         plain = {door: partial(self.run, door, False) for door in doors}
         return plain | {door + _ON_COMPLETE: partial(self.run, door, True) for door in doors}
 
     def report(self, *told: Any) -> Report:
-        return replace(super().report(*told), ratios=[(door, "ours") for door in self._doors])
+        return replace(super().report(*told), ratios=[(door, "ours") for door in self._gateways])
 
     def run(self, door: str, on_complete: bool) -> Sample:
         """One contender."""

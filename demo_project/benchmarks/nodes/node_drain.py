@@ -19,7 +19,7 @@ def drain_on_nodes(plan: Plan, role: str, processes: int, ledger: Ledger, progre
     """
     alias, jobs = plan.alias, ledger.wanted
     if is_single_writer(alias):
-        raise BenchError(f"--processes: {alias!r} is SQLite, which one executor at a time may serve.")
+        raise BenchError(f"--processes: {alias!r} is on SQLite, which only one executor at a time may serve.")
     with Nodes(processes, alias, plan.overrides, role, page=plan.raw_page) as nodes:
         nodes.wait_until_ready()
         progress.follow(nodes.done, jobs)

@@ -89,16 +89,16 @@ class RetryBatch(BatchAction):
     """Try the dead letters of a batch of jobs again."""
 
     name = "retry"
-    description = gettext_lazy("Retry what failed in selected %(verbose_name_plural)s")
-    label = gettext_lazy("Retry what failed")
+    description = gettext_lazy("Retry failed jobs of selected %(verbose_name_plural)s")
+    label = gettext_lazy("Retry failed jobs")
 
     def operate(self, id: UUID, using: str) -> None:
         operations.retry_batch(id, using=using)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext(
-            "The failed jobs of %(count)d batch are tried again.",
-            "The failed jobs of %(count)d batches are tried again.",
+            "The failed jobs of %(count)d batch are retried.",
+            "The failed jobs of %(count)d batches are retried.",
             count,
         )
         return text % {"count": count}
@@ -125,8 +125,8 @@ class DeleteBatch(DeletingAction, BatchAction):
     """Delete a batch with the record of what it left alone."""
 
     warning = gettext_lazy(
-        "An unfinished batch is cancelled first. Completed changes remain; the record of what it left alone, and why, "
-        "is deleted."
+        "An unfinished batch is cancelled first. Completed changes remain; the record of what it skipped, and why, is "
+        "deleted."
     )
 
     def operate(self, id: UUID, using: str) -> None:

@@ -61,7 +61,7 @@ class KindFilter(admin.SimpleListFilter):
     parameter_name = "kind"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
-        return (("jobs", _("jobs of the project")), ("operations", _("operations of operators")))
+        return (("jobs", _("jobs of the project")), ("operations", _("actions of operators")))
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Batch]) -> QuerySet[Batch]:
         kinds = {"jobs": queryset.filter(type=JOBS), "operations": queryset.exclude(type=JOBS)}
@@ -189,7 +189,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         text = _("found so far") if batch.state == BatchState.SEEDING else _("added so far")
         return format_html('{} <span class="jobexec-quiet">{}</span>', bar, text)
 
-    @admin.display(description=gettext_lazy("left alone"))
+    @admin.display(description=gettext_lazy("skipped"))
     def left_alone(self, batch: Batch) -> int:
         return batch.skipped
 
@@ -197,7 +197,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
     def dead(self, batch: Batch) -> int | str:
         return batch.failed if batch.of_jobs else display.NONE
 
-    @admin.display(description=gettext_lazy("figures"))
+    @admin.display(description=gettext_lazy("job counts"))
     def figures(self, batch: Batch) -> str | SafeString:
         values = {"completed": batch.changed, "failed": batch.failed, "cancelled": batch.skipped}
         values["open"] = max(0, batch.total - sum(values.values()))
@@ -211,7 +211,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         )
         return format_html_join(" · ", "{}", ((link,) for link in links))
 
-    @admin.display(description=gettext_lazy("what follows"))
+    @admin.display(description=gettext_lazy("follow-ups"))
     def follows(self, batch: Batch) -> str | SafeString:
         return display.json_text(redact_batch(batch)) if batch.arguments else display.NONE
 

@@ -127,7 +127,7 @@ class Action:
         return dict.fromkeys(keys, _("it is no longer in the list"))
 
     def affected(self, queryset: QuerySet[Any]) -> list[str]:
-        """What else the question says about the selected rows, such as how much belongs to each."""
+        """Further sentences of the question about the selected rows, such as how much belongs to each."""
         return []
 
     def jobs(self, queryset: QuerySet[Any]) -> list[QuerySet[Any]]:
@@ -252,7 +252,7 @@ def meant_jobs(*parts: QuerySet[Any]) -> list[str]:
 def left_alone(modeladmin: TableAdmin, count: int, reason: str, keys: list[str]) -> str:
     """The message about rows that were left alone, with the first keys."""
     name = modeladmin.opts.verbose_name if count == 1 else modeladmin.opts.verbose_name_plural
-    text = ngettext("%(count)d %(name)s left alone: %(reason)s", "%(count)d %(name)s left alone: %(reason)s", count)
+    text = ngettext("%(count)d %(name)s skipped: %(reason)s", "%(count)d %(name)s skipped: %(reason)s", count)
     text %= {"count": count, "name": name, "reason": reason}
     if not keys:
         return f"{text}."

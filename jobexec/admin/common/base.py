@@ -158,7 +158,7 @@ class TableAdmin(ModelAdmin):
         self.message_user(request, text, messages.WARNING, fail_silently=True)
 
     def note_of_search(self, queryset: QuerySet[Any]) -> str:
-        """What else to say after a search without a result."""
+        """A hint after a search without a result."""
         return ""
 
     def to_show(self, queryset: QuerySet[Any]) -> QuerySet[Any]:

@@ -87,9 +87,9 @@ class ReencryptForm(forms.Form):
     """Whether jobs that are not encrypted are meant, too."""
 
     plain = forms.BooleanField(
-        label=_("Also those that are not encrypted"),
+        label=_("Include jobs that are not encrypted"),
         required=False,
-        help_text=_("Encrypts the arguments of jobs that were enqueued before their handler asked for it."),
+        help_text=_("Encrypts the arguments of jobs that were enqueued before their handler required encryption."),
     )
 
 
@@ -189,13 +189,15 @@ class SuspendForm(forms.Form):
         super().__init__(*args, **kwargs)
         zone = {"zone": timezone.get_current_timezone_name()}
         self.fields["at"].help_text = _("In the time zone %(zone)s. If empty: now.") % zone
-        self.fields["until"].help_text = _("In the time zone %(zone)s. If empty: until an operator activates.") % zone
+        self.fields["until"].help_text = (
+            _("In the time zone %(zone)s. If empty: until an operator ends the suspension.") % zone
+        )
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data
         at, until, now = data.get("at"), data.get("until"), timezone.now()
         if until is not None and until <= max(at or now, now):
-            self.add_error("until", _("This must be in the future and after the beginning."))
+            self.add_error("until", _("This must be in the future and after the start."))
         return data
 
 
@@ -272,7 +274,7 @@ class AssignForm(forms.Form):
         required=False,
         max_length=150,
         widget=forms.TextInput(attrs={"list": "jobexec-choices", "autocomplete": "off", "size": "40"}),
-        help_text=_("Who deals with it. If empty: nobody any more."),
+        help_text=_("The user who deals with it. If empty, the assignment is removed."),
     )
 
 
@@ -285,7 +287,9 @@ class SnoozeForm(forms.Form):
         required=False,
         min_value=0,
         max_value=MOST_FAILURES,
-        help_text=_("Further failures of each group, from now on. With both, what comes first ends it."),
+        help_text=_(
+            "Further failures of each group, from now on. If you set both, whichever comes first ends the snooze."
+        ),
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

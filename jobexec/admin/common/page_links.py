@@ -50,7 +50,7 @@ def instance_link(site: str, instance: str, tenant: str = "") -> SafeString | st
 
 
 def titled(kind: str, name: str) -> str:
-    """What a page is about, in words."""
+    """The subject of a page, in words."""
     texts = {"handler": _("Handler %(name)s"), "category": _("Category %(name)s"), "tenant": _("Tenant %(name)s")}
     return texts[kind] % {"name": name}
 

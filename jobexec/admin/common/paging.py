@@ -73,7 +73,7 @@ class LightChangeList(ChangeList):
         self.model_admin.complete_shown(request, list(self.result_list))  # type: ignore[attr-defined]
 
     def _tell_what_is_searched(self, request: Any) -> None:
-        text = _("Nothing is found for “%(term)s”. This list is searched for: %(what)s")
+        text = _("No results for “%(term)s”. You can search this list for: %(what)s")
         said = text % {"term": self.query, "what": self.search_help_text or ", ".join(self.search_fields)}
         note = self.model_admin.note_of_search(self.queryset)  # type: ignore[attr-defined]
         self.model_admin.warn(request, f"{said} {note}".rstrip())  # type: ignore[attr-defined]

@@ -114,7 +114,7 @@ def _by_argument(queryset: QuerySet[Any], term: str) -> Q:
 
 
 def note_of_arguments(model: type[Model], using: str) -> str:
-    """What to say if arguments were not searched; empty if they were."""
+    """The message if arguments were not searched; empty if they were."""
     if not argument_index.can_index(using):
         return gettext("Arguments are not searched: they can be indexed on PostgreSQL only.")
     if model in JOB_TABLES and not argument_index.has_index(using, model):

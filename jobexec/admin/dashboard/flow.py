@@ -111,7 +111,7 @@ def _scale(values: Iterable[float]) -> dict[str, str]:
     """The top of the scale, and a note if bars are cut there."""
     heights = list(values)
     top, most = charts.nice_top(charts.fair_top(heights)), max(heights, default=0)
-    cut = _("cut: up to %(most)s") % {"most": _number(round(most))} if most > top else ""
+    cut = _("cut off: up to %(most)s") % {"most": _number(round(most))} if most > top else ""
     return {"top": _number(int(top)), "cut": cut}
 
 
@@ -156,7 +156,7 @@ def _times(name: str, title: str, times: Times, now: datetime) -> dict[str, Any]
         "title": title,
         "figures": figures,
         "top": duration(top),
-        "cut": _("cut: up to %(most)s") % {"most": duration(most)} if most > top else "",
+        "cut": _("cut off: up to %(most)s") % {"most": duration(most)} if most > top else "",
         "axis": axis(times.since, now),
         "chart": charts.lines(f"jobexec-{name}", title, said, curves, top),
         "any": any(value is not None for value in times.overall.values()),

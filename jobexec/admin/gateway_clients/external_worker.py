@@ -132,7 +132,7 @@ class ExternalWorkerAdmin(TableAdmin):
 
     @admin.display(description=gettext_lazy("tenants"))
     def shown_tenants(self, row: ExternalWorker) -> str:
-        return ", ".join(str(tenant) or _("none") for tenant in row.tenants) or _("all that it may see")
+        return ", ".join(str(tenant) or _("none") for tenant in row.tenants) or _("all that the client may see")
 
     @admin.display(description=gettext_lazy("open streams"))
     def shown_streams(self, row: ExternalWorker) -> str | SafeString:

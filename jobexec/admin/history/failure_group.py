@@ -95,7 +95,7 @@ class GroupAction(Action):
 
 
 class Assign(GroupAction):
-    """Note who deals with groups."""
+    """Assign groups to a user."""
 
     name = "assign"
     description = gettext_lazy("Assign selected %(verbose_name_plural)s to a user…")
@@ -143,8 +143,7 @@ class Snooze(GroupAction):
     label = gettext_lazy("Snooze…")
     form_class = SnoozeForm
     warning = gettext_lazy(
-        "Meanwhile the dashboard does not report them as a problem, and nobody is alerted of them. Their jobs still "
-        "fail."
+        "Until then, the dashboard does not report them as a problem and no alerts are sent. Their jobs still fail."
     )
 
     def decide(self, groups: list[str], using: str, data: Mapping[str, Any]) -> OperationResult:

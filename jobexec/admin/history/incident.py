@@ -67,7 +67,7 @@ class RequeueJob(Action):
         result = operations.requeue(list(jobs), data["retries"], using=using)
         skipped = {jobs[job]: reason for job, reason in result.skipped.items()}
         breakers = queryset.filter(job_id=None).values_list("pk", flat=True)
-        skipped |= dict.fromkeys(breakers, _("it is a circuit breaker's, and ends when that closes"))
+        skipped |= dict.fromkeys(breakers, _("it belongs to a circuit breaker and ends when the breaker closes"))
         return Outcome([jobs[job] for job in result.changed], skipped)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:

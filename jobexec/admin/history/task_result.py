@@ -45,7 +45,7 @@ class BackendFilter(admin.SimpleListFilter):
 class DeleteResults(DeletingAction):
     """Delete task results."""
 
-    warning = gettext_lazy("Code that asks for these results no longer finds them. Waiting jobs are left alone.")
+    warning = gettext_lazy("Code that asks for these results no longer finds them. Waiting jobs are not affected.")
     name_column = "handler_type"
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:

@@ -142,8 +142,8 @@ class EndWait(JobAction):
     """Let jobs go on without their message."""
 
     name = verb = "end_wait"
-    description = gettext_lazy("Let selected %(verbose_name_plural)s go on without their message…")
-    label = gettext_lazy("Go on without the message…")
+    description = gettext_lazy("Continue selected %(verbose_name_plural)s without their message…")
+    label = gettext_lazy("Continue without the message…")
     form_class = ConfirmForm
 
     def applies(self, row: Any) -> bool:
@@ -158,5 +158,5 @@ class Reencrypt(JobAction):
     label = gettext_lazy("Encrypt again…")
     form_class = ReencryptForm
     warning = gettext_lazy(
-        "Jobs that are encrypted get the newest key, whatever state they are in. Running jobs are not disturbed."
+        "Jobs that are encrypted get the newest key, whatever state they are in. Running jobs are not affected."
     )

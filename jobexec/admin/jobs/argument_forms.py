@@ -43,7 +43,7 @@ class ArgumentField(forms.CharField):
             return _("If empty: as in the job.")
         if each.takes != "one":
             return _("A JSON list.") if each.takes == "list" else _("A JSON object.")
-        kind = _("A text.") if each.is_text else _("JSON; a text in quotes.")
+        kind = _("A string.") if each.is_text else _("JSON; put strings in quotes.")
         if each.required:
             return _("%(kind)s Required.") % {"kind": kind}
         return _("%(kind)s If empty: %(default)s.") % {"kind": kind, "default": each.default}
@@ -69,7 +69,7 @@ class ArgumentField(forms.CharField):
         except ValueError:
             found = None if not self.parameter.is_text else text
             if found is None and text != HIDDEN:
-                raise forms.ValidationError(_("Enter JSON: a text in quotes, a number, a list …")) from None
+                raise forms.ValidationError(_("Enter JSON: a string in quotes, a number, a list …")) from None
             return text
         # A number and a word may be meant as a text, too.
         return text if self.parameter.is_text and self.parameter.error(found) else found

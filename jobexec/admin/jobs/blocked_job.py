@@ -16,7 +16,7 @@ from .repairs import ExecuteNow, MoveToDeadLetters
 
 
 class WaitFilter(filters.YesNoFilter):
-    """What the jobs wait for."""
+    """The resource or message that the jobs wait for."""
 
     title = gettext_lazy("waits for")
     parameter_name = "waits"

@@ -53,7 +53,7 @@ class ChooseForm(forms.Form):
     external = forms.BooleanField(
         label=gettext_lazy("For external workers"),
         required=False,
-        help_text=gettext_lazy("The handler is the type for which workers outside ask."),
+        help_text=gettext_lazy("The handler is the job type that external workers fetch."),
     )
 
 
@@ -87,7 +87,7 @@ class EnqueueForm(ArgumentsForm):
         super().__init__(*args, **kwargs)
         category = self.fields["category"]
         assert isinstance(category, forms.ChoiceField)
-        category.choices = [("", _("That of the handler")), *((name, name) for name in get_settings().categories)]
+        category.choices = [("", _("As in the handler")), *((name, name) for name in get_settings().categories)]
         if self.parameters is None:
             del self.fields["category"]
         names = ("delay", "priority", "category", COLUMN, "options")
@@ -111,7 +111,9 @@ class EnqueueForm(ArgumentsForm):
         if not isinstance(options, dict):
             raise forms.ValidationError(_("This must be a JSON object."))
         if taken := sorted(options.keys() & set(_NOT_AMONG_OTHERS)):
-            raise forms.ValidationError(_("These are no other options: %(options)s.") % {"options": ", ".join(taken)})
+            raise forms.ValidationError(
+                _("These options are not valid here: %(options)s.") % {"options": ", ".join(taken)}
+            )
         if self.tenants is not None and str(options.get("process_instance_id", "")).startswith(_OF_BATCHES):
             text = _("These options affect jobs of other tenants: %(options)s.")
             raise forms.ValidationError(text % {"options": "process_instance_id"})

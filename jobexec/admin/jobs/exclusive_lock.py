@@ -28,7 +28,7 @@ class ExclusiveLockAdmin(TableAdmin):
     list_display = ("instance", "tenant_id", "owner", "held_for", "jobs")
     list_display_links = ("held_for",)
     search_fields = ("process_instance_id", "lock_owner")
-    search_help_text = gettext_lazy("A process instance or a lock owner, exactly.")
+    search_help_text = gettext_lazy("The exact process instance or lock owner.")
     sortable_by = ("instance",)
     ordering = ("process_instance_id",)
 

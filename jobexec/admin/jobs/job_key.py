@@ -29,8 +29,8 @@ class ReleaseKeys(DeletingAction):
     description = gettext_lazy("Release selected %(verbose_name_plural)s…")
     label = gettext_lazy("Release…")
     warning = gettext_lazy(
-        "The key becomes available to the next job, even while the job that holds it waits or runs. That job is left "
-        "alone."
+        "The key becomes available to the next job, even while the job that holds it waits or runs. That job is not "
+        "affected."
     )
     name_column = "key"
 

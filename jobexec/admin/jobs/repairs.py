@@ -28,7 +28,7 @@ class RecalculateDueDate(JobAction):
     form_class = RecalculateForm
     warning = gettext_lazy(
         "Waiting retries get the due date that their retry plan now specifies. Timers keep the date that they were "
-        "given and are left alone."
+        "given and are skipped."
     )
 
     def applies(self, row: Any) -> bool:
@@ -43,7 +43,7 @@ class Unlock(JobAction):
     label = gettext_lazy("Unlock…")
     form_class = ConfirmForm
     warning = gettext_lazy(
-        "Jobs whose owner is gone become available to other nodes. Jobs of a living owner are left alone, because they "
+        "Jobs whose owner is gone become available to other nodes. Jobs of a living owner are skipped, because they "
         "would run twice. A node whose lease has expired is declared dead."
     )
 
@@ -55,8 +55,8 @@ class GiveBack(Unlock):
     """Unlock jobs that external workers hold."""
 
     warning = gettext_lazy(
-        "Other workers may fetch the jobs immediately, whatever the workers that hold them do: a job may be executed "
-        "twice."
+        "Other workers may fetch the jobs immediately, even if the workers that hold them are still working on them: "
+        "a job may be executed twice."
     )
 
 

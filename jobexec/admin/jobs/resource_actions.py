@@ -45,8 +45,8 @@ class SetLimits(ResourceAction):
     label = gettext_lazy("Set limits…")
     form_class = LimitsForm
     warning = gettext_lazy(
-        "This applies to the whole cluster, from now on. Jobs that run are left alone: with a lower limit no other job "
-        "starts until enough of them have ended."
+        "This applies to the whole cluster, from now on. Running jobs are not affected: with a lower limit, no other "
+        "job starts until enough of them have ended."
     )
 
     def initial(self, queryset: QuerySet[Any]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class HoldOpen(_Hold):
     name, state = "hold_open", BreakerState.OPEN.value
     description = gettext_lazy("Hold selected %(verbose_name_plural)s open…")
     label = gettext_lazy("Hold open…")
-    warning = gettext_lazy("None of its jobs starts. Those that run finish, the others wait.")
+    warning = gettext_lazy("None of its jobs starts. Running jobs finish; the others wait.")
 
 
 class HoldClosed(_Hold):
@@ -86,7 +86,7 @@ class HoldClosed(_Hold):
     name, state = "hold_closed", BreakerState.CLOSED.value
     description = gettext_lazy("Hold selected %(verbose_name_plural)s closed…")
     label = gettext_lazy("Hold closed…")
-    warning = gettext_lazy("Its jobs start whatever its breaker says, even if every call fails.")
+    warning = gettext_lazy("Its jobs start regardless of its breaker, even if every call fails.")
 
 
 class Release(ResourceAction):
@@ -96,7 +96,7 @@ class Release(ResourceAction):
     description = gettext_lazy("Release selected %(verbose_name_plural)s…")
     label = pgettext_lazy("a resource that is held", "Release…")
     form_class = ConfirmForm
-    warning = gettext_lazy("It is no longer held, and its breaker is closed: its jobs start again.")
+    warning = gettext_lazy("The hold ends and its breaker closes: its jobs start again.")
 
     def operate(self, name: str, using: str, data: Mapping[str, Any]) -> None:
         operations.release_resource(name, using=using)

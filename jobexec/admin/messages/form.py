@@ -18,7 +18,7 @@ from ..common.forms import JSONField
 
 
 class PayloadForm(forms.Form):
-    """What the jobs receive, and how long the message is kept."""
+    """The payload, and how long the message is kept."""
 
     payload = JSONField(
         label=gettext_lazy("Payload"),

@@ -84,7 +84,7 @@ class MessageAdmin(OperationPermissions, TableAdmin):
     def save_model(self, request: HttpRequest, obj: Message, form: Any, change: bool) -> None:
         saved = publish_message(**form.values(), using=router.db_for_write(Message))
         if saved.is_duplicate:
-            text = _("A message with this message id is kept already. Nothing was published.")
+            text = _("A message with this message id is already kept. Nothing was published.")
             self.message_user(request, text, messages.WARNING)
         obj.__dict__.update(saved.__dict__)
 

@@ -77,7 +77,7 @@ class Unregister(RegistrationAction):
     name = "unregister"
     description = gettext_lazy("Unregister selected %(verbose_name_plural)s for a node…")
     label = gettext_lazy("Unregister for a node…")
-    warning = gettext_lazy("This is remembered: a restart of the node does not register them again.")
+    warning = gettext_lazy("The node does not register them again when it restarts.")
 
     def operate(self, deployment: str, node_name: str, using: str) -> None:
         operations.unregister_deployment(deployment, node_name, using=using)
@@ -120,7 +120,7 @@ class Retire(Action):
     form_class = ConfirmForm
     dangerous = True
     warning = gettext_lazy(
-        "Deployments that jobs name or that a living node has are left alone. The registrations of the others are "
+        "Deployments that jobs refer to or that a living node has are skipped. The registrations of the others are "
         "deleted with them."
     )
 

@@ -40,7 +40,9 @@ class Control(Action):
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         text = ngettext(
-            "%(count)d node follows at its next heartbeat.", "%(count)d nodes follow at their next heartbeats.", count
+            "%(count)d node will follow at its next heartbeat.",
+            "%(count)d nodes will follow at their next heartbeats.",
+            count,
         )
         return text % {"count": count}
 
@@ -75,7 +77,7 @@ class Drain(Control):
     label = gettext_lazy("Drain…")
     dangerous = True
     warning = gettext_lazy(
-        "Their processes finish the running jobs and end. Whatever starts them may start them again."
+        "Their processes finish the running jobs and exit. Your process manager may start them again."
     )
     verb = operations.drain_nodes
 

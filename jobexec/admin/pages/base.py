@@ -1,4 +1,4 @@
-"""What the pages have in common: permissions, titles, and the database that the lists show."""
+"""Parts shared by the pages: permissions, titles, and the database that the lists show."""
 
 from __future__ import annotations
 

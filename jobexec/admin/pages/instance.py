@@ -271,7 +271,7 @@ class _Instance(Page):
         if self.tenant is None:
             back = f"{self.request.path}?{self.request.GET.urlencode()}"
         if self.links():
-            messages.error(self.request, _("Its jobs carry it on: cancel it on its own page."))
+            messages.error(self.request, _("Its jobs drive it forward: cancel it on its own page."))
             return HttpResponseRedirect(back)
         if "_apply" in self.request.POST:
             try:
@@ -310,5 +310,5 @@ class _Instance(Page):
         messages.success(self.request, VERBS["cancel"].done(count, {}))
         for reason in sorted(set(result.skipped.values())):
             left = sum(each == reason for each in result.skipped.values())
-            text = ngettext("%(count)s job left alone: %(reason)s", "%(count)s jobs left alone: %(reason)s", left)
+            text = ngettext("%(count)s job skipped: %(reason)s", "%(count)s jobs skipped: %(reason)s", left)
             messages.warning(self.request, text % {"count": number_format(left), "reason": reason})

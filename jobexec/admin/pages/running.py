@@ -59,7 +59,7 @@ def _categories(page: Page) -> list[dict[str, Any]]:
 
 
 def _reported(row: ExecutorNode) -> list[dict[str, Any]]:
-    """What the node has reported; a row that was written by hand may hold anything."""
+    """The reported runs of a node; a row that was written by hand may hold anything."""
     found = row.running if isinstance(row.running, list) else []
     return [each for each in found if isinstance(each, dict) and _id(each) is not None]
 

@@ -94,7 +94,7 @@ class DeleteSchedules(DeletingAction, ScheduleAction):
     """Delete schedules for good."""
 
     warning = gettext_lazy(
-        "Existing jobs are left alone. A schedule that the code declares is created again when the next executor "
+        "Existing jobs are not affected. A schedule that the code declares is created again when the next executor "
         "starts; disable it instead."
     )
 

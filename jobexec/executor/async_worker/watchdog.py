@@ -59,5 +59,5 @@ class LoopWatchdog(Loop):
             return
         self._warned[handler] = now
         stack = "".join(traceback.format_stack(frame, limit=5)) if frame is not None else ""
-        text = "%s keeps the event loop busy for %.1f s, and all other async jobs of this process waiting:\n%s"
+        text = "%s has blocked the event loop for %.1f s; all other async jobs of this process are waiting:\n%s"
         logger.warning(text, handler, now - self._asked, stack)

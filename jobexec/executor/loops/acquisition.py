@@ -142,7 +142,7 @@ class JobAcquisition(Loop):
         load = pool["busy_threads"] / self.pool.threads
         elapsed = clock.monotonic() - began
         wait = self.waiting.after(replace(round, listening=self._listening(), elapsed=elapsed, load=load))
-        text = "%s: asked for %d jobs, %d there, %d acquired, %d lost to other nodes; %d threads busy, %d jobs queued"
+        text = "%s: asked for %d jobs, %d found, %d acquired, %d lost to other nodes; %d threads busy, %d jobs queued"
         numbers = round.requested, round.found, len(acquisition.jobs), round.lock_failures
         logger.debug(text, self.name, *numbers, pool["busy_threads"], pool["queued_jobs"])
         unseen = self._cursor.unseen() if round.requested and not round.lock_failures else None
@@ -198,4 +198,6 @@ class JobAcquisition(Loop):
         self._in_doubt = False
         self._cursor = AcquisitionCursor()  # the released jobs may be before its position
         if count:
-            logger.warning("%d jobs on %s were locked by this node but not in hand; they are released", count, using)
+            logger.warning(
+                "%d jobs on %s were locked by this node, but it does not hold them; they are released", count, using
+            )

@@ -1,4 +1,4 @@
-"""Tells the targets in DEAD_LETTER_ALERTS of new dead letters."""
+"""Sends alerts about new dead letters to the targets in DEAD_LETTER_ALERTS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INTERVAL, SHARE = 10.0, 20
 
 
 class DeadLetterAlerts(Loop):
-    """Enqueues the alerts that are due; every node looks, and for each target one of them tells."""
+    """Enqueues the alerts that are due; every node checks, and for each target one of them enqueues the alert."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(f"jobexec-alerts-{node.using}")

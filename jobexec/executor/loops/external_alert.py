@@ -14,9 +14,9 @@ _SELDOM = 300.0
 
 
 class ExternalAlert:
-    """Looks rarely, and only after EXTERNAL_WORKER_ALERT_AFTER: when everything has just started, workers come too.
+    """Checks rarely, and first after EXTERNAL_WORKER_ALERT_AFTER, since workers may start at the same time.
 
-    A type is logged once, and again after a worker has come meanwhile. Every node looks and logs.
+    A type is logged once, and again after a worker has polled for it in between. Every node checks and logs.
     """
 
     def __init__(self, node: Node) -> None:
@@ -26,7 +26,7 @@ class ExternalAlert:
         self._told: set[str] = set()
 
     def look(self) -> None:
-        """Log types that are new, if it is time to look."""
+        """Log new types, if a check is due."""
         if clock.monotonic() < self._next:
             return
         self._next = clock.monotonic() + min(self._after.total_seconds(), _SELDOM)

@@ -243,7 +243,7 @@ class FollowUps:
             self._submit(Outcome(job))
 
     def forget(self, jobs: Sequence[AcquiredJob]) -> None:
-        """They are in other hands now, or nowhere."""
+        """Forget jobs that are with another node or do not exist."""
         with self._lock:
             for job in jobs:
                 self._held.pop(job.id, None)

@@ -16,7 +16,7 @@ from ..nodes.node import Node
 from ..run.execution import failure_of
 
 _PAGE = 100
-#: Seconds until the next look at due jobs: after a page with some rows, and after one that other nodes hold.
+#: Seconds until the next check at due jobs: after a page with some rows, and after one that other nodes hold.
 _SHORTLY, _ELSEWHERE = 0.01, 0.5
 
 

@@ -27,7 +27,7 @@ class PriorityOverrides:
         self._seen: datetime | None = None
 
     def look(self) -> float | None:
-        """Look once; returns the seconds until the next look, None if nothing is overridden."""
+        """Check once; return the seconds until the next check, None if nothing is overridden."""
         using, began = self.node.using, clock.monotonic()
         now = clock.now(using)
         try:

@@ -54,7 +54,7 @@ class Promotion(Loop):
     # Called by other threads.
 
     def ask(self, name: str = "") -> None:
-        """Look at this resource, or without a name at all of them."""
+        """Check this resource, or all of them without a name."""
         with self._lock:
             if name:
                 self._asked.add(name)

@@ -373,4 +373,4 @@ def _log_uncounted(outcome: Outcome) -> None:
         text = "Job %s: an earlier attempt to settle it succeeded, or its lock was lost"
         logger.info(text, outcome.work.id, extra=extra)
     else:
-        logger.warning("Job %s: its lock was lost; this outcome does not count", outcome.work.id, extra=extra)
+        logger.warning("Job %s: its lock was lost; this outcome is discarded", outcome.work.id, extra=extra)

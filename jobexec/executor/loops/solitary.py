@@ -68,7 +68,9 @@ class SolitaryAcquisition(JobAcquisition):
         work = take_over(self.held, self.node.owner, clock.now(self.node.using) + self._engine.lock_time, scope.wide)
         self.over = True
         if work is None:
-            logger.warning("The job to run alone on %s is no longer there to take over", self.held.using)
+            logger.warning(
+                "The job that was to run in a process of its own on %s is no longer locked for it", self.held.using
+            )
         return Acquisition([work] if work else [], found=1)
 
 
@@ -140,7 +142,7 @@ class SolitaryProcesses(Service):
             release_jobs(work.using, [work])
             if code is not None and not self._closed:
                 self._broken_until = clock.monotonic() + _BROKEN
-                text = "Job %s could not run in its own process (it ended with %s); no other job runs beside it"
+                text = "Job %s could not run in its own process (exit code %s); it will run here, without other jobs"
                 logger.error(text, work.id, code, extra=log_fields(work))
         finally:
             with self._changed:

@@ -80,7 +80,7 @@ class Meters:
             self._counts[names.JOB_FOLLOWED_UP, ""] += count
 
     def sampled(self, backlog: names.Counts) -> None:
-        """So many jobs wait now."""
+        """Record the number of waiting jobs."""
         with self._lock:
             self._counts.update(backlog)
 
@@ -188,7 +188,7 @@ class Meters:
 
     @property
     def worth_writing(self) -> bool:
-        """Whether anything was counted except looks at an empty queue."""
+        """Whether anything was counted apart from polls of an empty queue."""
         with self._lock:
             return any(value for (name, _), value in self._counts.items() if name != names.JOB_ACQUISITION_ATTEMPT) or (
                 bool(self._subjects)

@@ -159,7 +159,7 @@ class Node:
         return ServedJobs(self._categories, tuple(served), category_order=order, wide=tracing.enabled())
 
     def scope_of(self, acquisition: EngineSettings, turns: Turns | None = None) -> ServedJobs:
-        """What one acquisition of the engine serves."""
+        """The jobs that one acquisition of the engine serves."""
         scope = self.scope
         lowest, highest = acquisition.priority_range
         categories = tuple(filter(acquisition.serves, scope.categories))
@@ -167,7 +167,7 @@ class Node:
 
     @property
     def scopes(self) -> list[ServedJobs]:
-        """What each acquisition of the engine serves."""
+        """The jobs that each acquisition of the engine serves."""
         return [self.scope_of(each) for each in self.engine.acquirers]
 
     def renew(self) -> bool:

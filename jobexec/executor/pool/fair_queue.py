@@ -23,7 +23,7 @@ def runs_alone(batch: Batch) -> bool:
 
 @dataclass(slots=True)
 class _Share:
-    """What one acquisition holds, counted in jobs; ``busy`` counts its threads.
+    """The load of one acquisition, counted in jobs; ``busy`` counts its threads.
 
     ``parked`` are siblings that wait until the outcome of the one before them is committed.
     """

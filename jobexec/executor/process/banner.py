@@ -19,7 +19,7 @@ from ..loops.commits import can_watch
 
 
 def banner(executor: JobExecutor) -> Iterator[str]:
-    """What this executor serves, for display."""
+    """Describe the jobs that this executor serves."""
     settings = executor.settings
     broker = broker_name(settings) if executor.from_broker else ""
     engines = "; ".join(_engine(engine, broker) for engine in settings.engines.values())
@@ -31,7 +31,7 @@ def banner(executor: JobExecutor) -> Iterator[str]:
         f"connections: {_connections(settings)}"
     )
     handlers = sum(not handler.name.startswith(OWN) for handler in all_handlers())
-    yield f"  handlers:   {handlers} registered. Ctrl-C drains and ends, twice leaves at once."
+    yield f"  handlers:   {handlers} registered. Press Ctrl-C once to drain and stop, twice to stop immediately."
 
 
 def _engine(engine: EngineSettings, broker: str) -> str:

@@ -133,14 +133,14 @@ class Child:
             self._signal(signal.SIGTERM)
 
     def leave(self) -> None:
-        """Let it end now."""
+        """End the child immediately."""
         if self.running:
             # An order is not a signal, and a pending signal swallows a second one of its kind: one of each makes two.
             self._signal(signal.SIGTERM)
             self._signal(signal.SIGINT)
 
     def recycle(self) -> None:
-        """Let it drain in order to be replaced, as it asked."""
+        """Drain the child in order to replace it, as it requested."""
         self.recycling = self._link is not None and self._link.order(RECYCLE)
 
     def wait(self, timeout: float) -> bool:
@@ -163,7 +163,7 @@ class Child:
     # Reports from the child.
 
     def hear(self) -> None:
-        """Read its reports."""
+        """Read the child's reports."""
         for report in self._link.reports() if self._process is not None and self._link is not None else ():
             self._report, self._heard_at = report, clock.monotonic()
             if not report.startup:
@@ -171,7 +171,7 @@ class Child:
 
     @property
     def wish(self) -> str | None:
-        """Why it wants to be restarted."""
+        """The reason why the child requests a restart."""
         return self._report.wish if self._report is not None and self.running else None
 
     @property

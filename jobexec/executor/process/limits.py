@@ -108,7 +108,7 @@ def parse_count(text: str) -> int | None:
 
 def parse_duration(text: str) -> timedelta | None:
     """Parse seconds, or an ISO 8601 duration without months and years; 0 is no limit. Raises ValueError."""
-    message = f"expected a number of seconds or an ISO 8601 duration as PT1H, or 0 for no limit, got {text!r}"
+    message = f"expected a number of seconds or an ISO 8601 duration such as PT1H, or 0 for no limit, got {text!r}"
     if not any(map(str.isdecimal, text)):
         raise ValueError(message)  # isodate reads "PT" as a duration of zero
     try:
@@ -124,7 +124,7 @@ def parse_size(text: str) -> int | None:
     """Parse bytes, or a number with K, M, G or T (powers of 1024): 512M, 1.5G; 0 is no limit. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"expected a size as 512M or 1.5G, or 0 for no limit, got {text!r}")
+        raise ValueError(f"expected a size such as 512M or 1.5G, or 0 for no limit, got {text!r}")
     number, unit = match.groups()
     return int(float(number) * 1024 ** _POWERS[unit.upper()]) or None
 

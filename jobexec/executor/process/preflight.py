@@ -51,7 +51,9 @@ def check_processes(settings: Settings, processes: int) -> None:
         raise NodeRefused(f"--processes: expected a number of at least 1, got {processes}.")
     single = [alias for alias in settings.engines if is_single_writer(alias)]
     if processes > 1 and single:
-        raise NodeRefused(f"--processes {processes}: {single[0]!r} is SQLite, which one executor at a time may serve.")
+        raise NodeRefused(
+            f"--processes {processes}: {single[0]!r} is on SQLite, which only one executor at a time may serve."
+        )
 
 
 def check_broker(settings: Settings) -> None:

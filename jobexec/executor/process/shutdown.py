@@ -101,7 +101,7 @@ def serve(
     why = _until_end(shutdown, lambda: executor.to_drain or (done is not None and done()), health, reasons)
     health.drain()
     if shutdown.requested or executor.to_drain or why:
-        text = f"Restarting, because {why}. " if why else "An operator ends it. " if executor.to_drain else ""
+        text = f"Restarting, because {why}. " if why else "Stopped by an operator. " if executor.to_drain else ""
         say(f"{text}Draining: {executor.running_jobs} jobs are running.")
     shutdown.request()
     drained = executor.stop()

@@ -395,7 +395,7 @@ def _log(outcome: Outcome, run: Run) -> None:
     elif failure is None:
         logger.info("%s %s done in %.3f s", named, work.id, run.duration, extra=extra)
     elif failure.kind == "snoozed":
-        logger.info("%s %s put itself off after %.3f s: %s", named, work.id, run.duration, one_line(failure.message))
+        logger.info("%s %s postponed itself after %.3f s: %s", named, work.id, run.duration, one_line(failure.message))
     elif isinstance(failure.error, JobExpired):
         logger.warning("%s %s was cancelled: %s", named, work.id, one_line(failure.message), extra=extra)
     elif failure.kind == "cancelled":

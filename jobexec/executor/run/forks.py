@@ -34,7 +34,10 @@ def end_if_forked(before: int, work: AcquiredJob) -> None:
     have held those locks at the fork.
     """
     if _generation != before:
-        text = f"{work.handler_type!r} {work.id} has forked, and its child {os.getpid()} came back; it ends now\n"
+        text = (
+            f"{work.handler_type!r} {work.id} forked, and its child process {os.getpid()} returned from the "
+            "handler; it exits now\n"
+        )
         with suppress(OSError):
             os.write(2, text.encode())
         os._exit(_EXIT_CODE)

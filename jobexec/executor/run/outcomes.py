@@ -198,7 +198,7 @@ def tell_finished(outcomes: Iterable[Outcome]) -> None:
             try:
                 each.keeper.finished(each.work, each.work.using, each.failure)
             except Exception:  # also of a project's receiver: what is written stays written
-                text = "Job %s is over, but reporting its end failed"
+                text = "Job %s has ended, but reporting its end failed"
                 logger.exception(text, each.work.id, extra=log_fields(each.work))
 
 

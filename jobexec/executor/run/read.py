@@ -12,7 +12,7 @@ from .outcomes import Outcome
 
 
 def read(handler: JobHandler, outcome: Outcome, text: str) -> Any:
-    """What the handler reads in the JSON of a row.
+    """Read the arguments in the JSON of a row as the handler does.
 
     Raises :class:`~jobexec.exceptions.DecryptionFailed` and :class:`~jobexec.exceptions.NotDecryptableYet`. No error
     quotes what was decrypted.

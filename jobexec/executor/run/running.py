@@ -33,7 +33,7 @@ class RunningJob:
     began: float = 0.0
 
     def as_json(self, name: str) -> dict[str, Any]:
-        """What the node reports of it; ``name`` is that of its thread."""
+        """The entry that the node reports of it; ``name`` is that of its thread."""
         context = self.context
         return {
             "job": str(context.id),

@@ -76,7 +76,7 @@ def _streams(present: list[WorkerRecord]) -> Iterator[Metric]:
         "zeebe_gateway_job_stream_aggregated_stream_clients", text, count_value=len(together), sum_value=clients
     )
     waiting = sum(sight.polls for sight in present)
-    yield _gauge("zeebe_long_polling_queued_current", "Polls that wait for a job.", waiting)
+    yield _gauge("zeebe_long_polling_queued_current", "Polls waiting for a job.", waiting)
     workers = GaugeMetricFamily(
         "jobexec_gateway_workers", "Workers that poll or stream at this process.", labels=["protocol"]
     )

@@ -51,7 +51,7 @@ class RejectionSummary:
                 return
             self._next, others, self._silent = now + _EVERY, self._silent, 0
         more = f" ({others} more since the last message)" if others else ""
-        logger.warning("Refused a caller at %r%s: %s", whence[:200], more, why)
+        logger.warning("Rejected a request from %r%s: %s", whence[:200], more, why)
 
 
 rejections = RejectionSummary()
@@ -67,7 +67,7 @@ class RefusedClients:
         now = clock.monotonic()
         if now >= self._next.get(row.pk, 0.0):
             self._next[row.pk] = now + _EVERY_CLIENT
-            logger.warning("The client %r was refused: it %s.", row.name, why)
+            logger.warning("Rejected a request of the client %r: it %s.", row.name, why)
 
 
 refused_client = RefusedClients()

@@ -24,11 +24,11 @@ def announce() -> str:
         line = f"Access: clients with a secret{users}."
         logger.info(line)
         return line
-    line = "Access: EVERYBODY who can reach this gateway may fetch and finish every job (GATEWAY_AUTH is 'none')."
+    line = "Access: ANYONE who can reach this gateway may fetch and finish every job (GATEWAY_AUTH is 'none')."
     if django_settings.DEBUG:
         logger.warning(line)
     else:
-        line += " DEBUG is off: this looks like production. Set GATEWAY_AUTH, or make sure nobody else can reach it."
+        line += " DEBUG is off: this looks like production. Set GATEWAY_AUTH, or let only your workers reach it."
         logger.critical(line)
     return line
 

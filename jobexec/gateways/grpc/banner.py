@@ -26,7 +26,10 @@ def banner(gateway: GrpcGateway) -> Iterator[str]:
     yield f"  {auth.announce()}"
     if in_the_open(options):
         yield "  Without TLS anyone on the network path can read the secrets of clients and the variables of jobs."
-    yield f"  At most {options.max_streams} calls wait for jobs. Ctrl-C drains and ends, twice leaves at once."
+    yield (
+        f"  At most {options.max_streams} calls wait for jobs. Press Ctrl-C once to drain and stop, "
+        "twice to stop immediately."
+    )
 
 
 def in_the_open(options: Options) -> bool:

@@ -112,7 +112,7 @@ class CallContext:
         return await self._within(self._finishing, partial(_again, carried(work)))
 
     async def once(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """The same for a verb that must not happen twice: after a lost connection nobody knows whether it has."""
+        """The same for a verb that must not happen twice: after a lost connection, it is unknown whether it has."""
         work = partial(verb, self.using, *args, **kwargs)
         return await self._within(self._finishing, partial(_again, carried(work), repeatable=False))
 

@@ -75,7 +75,7 @@ class GrpcGateway:
             try:
                 loop.call_soon_threadsafe(call_context.stopping.set)
             except RuntimeError:
-                logger.debug("The gateway has ended already")
+                logger.debug("The gateway has already ended")
         if self._thread.ident is not None:
             self._thread.join()
 

@@ -37,13 +37,13 @@ def _fetch(
     request: pb.ActivateJobsRequest | pb.StreamActivatedJobsRequest, caller: Caller, most: int, lease: bool
 ) -> Fetch:
     if not request.type.strip():
-        raise BadRequest("type: expected the type of the jobs, got a blank text.")
+        raise BadRequest("type: expected the type of the jobs, got a blank string.")
     for field in ("fetchVariable", "tenantIds"):
         if len(values := getattr(request, field)) > MOST_VALUES:
             raise BadRequest(f"{field}: expected at most {MOST_VALUES:,} values, got {len(values):,}.")
     for field, text in (("type", request.type), ("worker", request.worker), ("tenantIds", "".join(request.tenantIds))):
         if "\0" in text:
-            raise BadRequest(f"{field}: expected a text without U+0000.")
+            raise BadRequest(f"{field}: expected a string without U+0000.")
     if not caller.may_fetch(request.type):
         raise NotAllowed(f"The client {caller.name!r} may not fetch jobs of type {request.type!r}.")
     return Fetch(

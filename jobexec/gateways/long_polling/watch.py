@@ -64,7 +64,7 @@ class Watch(Loop):
         self.wake()
 
     def ask_about(self, types: Collection[str]) -> None:
-        """Look up when the next job of each of these types comes, because a first request waits for them."""
+        """Look up when the next job of each of these types is due, because a first request waits for them."""
         types = [type for type in types if not added.is_awaited(type)]
         if types:
             now = clock.now(self._using)

@@ -1,4 +1,4 @@
-"""What the views of both REST gateways have in common."""
+"""Parts shared by the views of both REST gateways."""
 
 from __future__ import annotations
 

@@ -7,4 +7,4 @@ from django.db import DataError
 #: What databases and their drivers raise for U+0000, lone surrogates, and numbers that are too large.
 UNSTORABLE: tuple[type[Exception], ...] = (DataError, UnicodeEncodeError, OverflowError)
 
-EXPECTED = "The request: expected texts and numbers that the database can store."
+EXPECTED = "The request: expected strings and numbers that the database can store."

@@ -79,7 +79,7 @@ class Command(BaseCommand):
             text = ngettext("%(count)d result was moved.", "%(count)d results were moved.", report.results)
             self._count(text, report.results)
         if report.there:
-            text = ngettext("%(count)d was already here.", "%(count)d were already here.", report.there)
+            text = ngettext("%(count)d already existed.", "%(count)d already existed.", report.there)
             self._count(text, report.there)
         if report.running:
             text = ngettext(

@@ -81,12 +81,14 @@ class Command(BaseCommand):
             if options.get("watch") is None:
                 return action.run(options, screen)
             if options.get("nested"):
-                raise usage(f"--watch repeats what only looks, and not {action.name} {options['nested']}.")
+                raise usage(
+                    f"--watch works only with actions that change nothing, not with {action.name} {options['nested']}."
+                )
             return watch(action, options, screen)
 
 
 def _reason(options: dict[str, Any], error: DatabaseError) -> str:
-    """What is wrong with the database: above all, that the tables are not there yet."""
+    """Describe a database error: above all, that the tables do not exist yet."""
     try:
         check_migrations(options["database"] or router.db_for_write(Job))
     except NodeRefused as refusal:

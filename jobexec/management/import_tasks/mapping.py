@@ -62,7 +62,7 @@ class Mapping:
     def _columns(self, row: StoredTask, backend: JobExecutorBackend) -> dict[str, Any]:
         task = find_task(row.task_path)
         if task is None:
-            text = _("%(path)s: this process does not know this task (the setting IMPORTS names modules of tasks)")
+            text = _("%(path)s: this process does not know this task; name its module in the setting IMPORTS")
             raise Left(text % {"path": row.task_path})
         call = task.using(priority=row.priority, queue_name=row.queue_name, backend=backend.alias)
         backend.validate_task(call)

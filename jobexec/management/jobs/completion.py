@@ -55,7 +55,7 @@ class Completion:
 
 
 def completions() -> Iterator[tuple[str, list[str]]]:
-    """What may follow: the words after an action ("nodes", "nodes pause"), and the values of options and arguments.
+    """The completions: words after an action ("nodes", "nodes pause"), and values of options and arguments.
 
     The key of what may follow "jobs" is "-". The key of a value has its action and the option ("list --state"), or "*"
     for an argument; "@handlers" and "@nodes" stand for names.

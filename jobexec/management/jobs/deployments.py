@@ -56,7 +56,7 @@ def _forgotten(count: int) -> str:
 
 
 def _left(count: int) -> str:
-    text = ngettext("%(count)d deployment was left alone:", "%(count)d deployments were left alone:", count)
+    text = ngettext("%(count)d deployment was skipped:", "%(count)d deployments were skipped:", count)
     return text % {"count": count}
 
 

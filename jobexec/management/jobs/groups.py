@@ -30,7 +30,7 @@ def _no_options(parser: ArgumentParser) -> None:
 
 
 def _assign_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--to", required=True, metavar="USER", help="who deals with them; '' for nobody")
+    parser.add_argument("--to", required=True, metavar="USER", help="the user who deals with them; '' for none")
 
 
 def _snooze_options(parser: ArgumentParser) -> None:
@@ -67,14 +67,14 @@ class Decide:
 
 
 def _left(count: int) -> str:
-    text = ngettext("%(count)d group was left alone:", "%(count)d groups were left alone:", count)
+    text = ngettext("%(count)d group was skipped:", "%(count)d groups were skipped:", count)
     return text % {"count": count}
 
 
 _NESTED: Sequence[Decide] = (
     Decide(
         "assign",
-        "Note who deals with groups.",
+        "Assign groups to a user.",
         operations.assign_failure_groups,
         lambda count, options: words.assigned(count, options["to"]),
         _assign_options,

@@ -49,7 +49,7 @@ def _noted(count: int) -> str:
 
 
 def _left(count: int) -> str:
-    text = ngettext("%(count)d incident was left alone:", "%(count)d incidents were left alone:", count)
+    text = ngettext("%(count)d incident was skipped:", "%(count)d incidents were skipped:", count)
     return text % {"count": count}
 
 

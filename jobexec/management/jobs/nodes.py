@@ -40,13 +40,15 @@ class Control:
 
 def _told(count: int) -> str:
     text = ngettext(
-        "%(count)d node follows at its next heartbeat.", "%(count)d nodes follow at their next heartbeats.", count
+        "%(count)d node will follow at its next heartbeat.",
+        "%(count)d nodes will follow at their next heartbeats.",
+        count,
     )
     return text % {"count": count}
 
 
 def _left(count: int) -> str:
-    return ngettext("%(count)d node was left alone:", "%(count)d nodes were left alone:", count) % {"count": count}
+    return ngettext("%(count)d node was skipped:", "%(count)d nodes were skipped:", count) % {"count": count}
 
 
 _NESTED: Sequence[Control] = (

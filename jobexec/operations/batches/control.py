@@ -53,13 +53,13 @@ MAX_FAILED_JOBS = 1000
 class BatchProgress(NamedTuple):
     """The progress of a batch, in jobs of its selection; ``failed_jobs`` counts the batch's own jobs.
 
-    ``total`` jobs were found so far: ``changed`` are done, ``skipped`` were left alone, with the reason in a
+    ``total`` jobs were found so far: ``changed`` are done, ``skipped`` were skipped, with the reason in a
     BatchFailure, and ``open`` are not done yet, or never will be if the batch was cancelled. ``failed_jobs`` of the
     batch's own jobs are dead letters (counted up to 1000): it continues when they are requeued, and ends when they are
     deleted. ``stalled``: its seed or monitor job is missing or a dead letter, so it makes no progress until it is
     activated or cancelled.
 
-    Of a batch of jobs: ``changed`` ones are completed, ``skipped`` ones were removed undone, ``failed_jobs`` are all of
+    In a batch of jobs: ``changed`` ones are completed, ``skipped`` ones were removed undone, ``failed_jobs`` are all of
     its dead letters, and ``open`` are those that may still run.
     """
 
@@ -205,10 +205,10 @@ def _drive(using: str, id: UUID) -> None:
 
 @audited
 def cancel_batch(id: UUID | str, *, using: str | None = None) -> Batch:
-    """Cancel a batch: its jobs are removed, and a running one finishes its piece. Completed work is not undone.
+    """Cancel a batch: its jobs are removed, and a running one finishes its part. Completed work is not undone.
 
-    Of a batch of jobs, those that wait are removed, and running ones asked to stop; dead letters stay. Nothing is
-    called.
+    In a batch of jobs, waiting jobs are removed, and running ones are asked to stop; dead letters stay. No call of the
+    batch is enqueued.
 
     Raises :class:`~jobexec.exceptions.BatchNotFound`, and :class:`~jobexec.exceptions.BatchOver` if it has completed;
     cancelling it again only removes what an interrupted call has left.

@@ -90,4 +90,4 @@ def set_retries_by_definition(
 
 def _check_id(value: Any) -> None:
     if not isinstance(value, str) or not value:
-        raise InvalidJob(f"job_definition_id: expected a text that is not empty, got {value!r}.")
+        raise InvalidJob(f"job_definition_id: expected a string that is not empty, got {value!r}.")

@@ -1,4 +1,4 @@
-"""Find a batch by what a caller says."""
+"""Find batches by id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of a project's own jobs: begin, add children, seal, retry what failed."""
+"""Batches of a project's own jobs: begin them, add children, seal them and retry failed jobs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def hold_open(using: str, id: UUID, *, child: bool) -> Batch:
     if batch is None:
         raise _not_found(id, using)
     if batch.over:
-        raise BatchOver(f"The batch {id} is over ({batch.state}): it takes no more jobs.")
+        raise BatchOver(f"The batch {id} has ended ({batch.state}): it takes no more jobs.")
     if batch.state != BatchState.OPEN and not (child and batch.arguments.get("grows")):
         raise BatchSealed(f"The batch {id} is sealed: it takes no more jobs.")
     return batch
@@ -124,7 +124,7 @@ def seal_batch(id: UUID | str, *, using: str | None = None) -> Batch:
         if batch is None:
             raise _not_found(pk, database)
         if batch.over:
-            raise BatchOver(f"The batch {pk} is over ({batch.state}).")
+            raise BatchOver(f"The batch {pk} has ended ({batch.state}).")
         if batch.state == BatchState.OPEN:
             batch.state = BatchState.RUNNING
             batch.save(using=database, update_fields=["state"])
@@ -135,7 +135,7 @@ def seal_batch(id: UUID | str, *, using: str | None = None) -> Batch:
 
 @audited
 def retry_batch(id: UUID | str, retries: int | None = None, *, using: str | None = None) -> OperationResult:
-    """Requeue the dead letters of a batch of jobs; a batch that has failed goes on.
+    """Requeue the dead letters of a batch of jobs; a batch that has failed continues.
 
     Each gets ``retries`` attempts, by default those of DEFAULT_RETRY_PLAN. Its deadline, if it has passed, no longer
     counts. ``on_failure`` is not called again; ``on_success`` is, once all jobs are done. Raises

@@ -30,7 +30,7 @@ _PAGE = 500  # children of a cancelled batch that a run removes
 
 
 def watch(using: str, id: UUID, idle: int) -> None:
-    """Look at a batch of jobs, in one transaction with the end of the monitor job; the next look is another job.
+    """Look at a batch of jobs, in one transaction with the end of the monitor job; the next check is another job.
 
     ``idle`` is the number of consecutive looks that found nothing new. No policy is asked: it was, about
     the calls, when the batch began.
@@ -63,7 +63,7 @@ def _locked(using: str, id: UUID, *, alone: bool = False) -> Batch | None:
 
 
 def figures(batch: Batch) -> Figures:
-    """What is added up."""
+    """The sums of the tallies."""
     return Figures(batch.total, batch.changed, batch.failed, batch.skipped)
 
 
@@ -82,7 +82,7 @@ def fold(using: str, batch: Batch) -> int:
 
 
 def _decide(using: str, batch: Batch, now: datetime) -> bool:
-    """End the batch if it is over, and make the calls whose conditions hold; return whether it has ended."""
+    """End the batch if it is finished, and make the calls whose conditions hold; return whether it has ended."""
     late = batch.deadline is not None and batch.deadline <= now
     if late or (batch.state == BatchState.RUNNING and not figures(batch).open):
         # A run that another node has taken over may still be adding jobs: after waiting for it, count again.

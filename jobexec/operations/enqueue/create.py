@@ -124,7 +124,7 @@ def _encrypted(columns: Mapping[str, Any], own: dict[str, Any]) -> dict[str, Any
     configuration, handler_type = own.get("handler_configuration"), str(columns.get("handler_type", ""))
     if envelope_of(configuration):
         if not isinstance(own.get("id"), UUID):
-            raise InvalidJob("handler_configuration: expected an id beside encrypted arguments, got none.")
+            raise InvalidJob("handler_configuration: expected an id with encrypted arguments, got none.")
         unseal(configuration, handler_type, own["id"])
     elif get_settings().encrypt_arguments and not handler_type.startswith(_OWN):
         id = UUID(str(own.get("id") or uuid7()))

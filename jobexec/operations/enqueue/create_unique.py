@@ -62,7 +62,7 @@ def create_unique_job(
         if row is not None:  # otherwise it moved, or ended and the key may be free
             row.is_duplicate = True
             return row
-    raise OperationalError(CHANGED, f"The job that holds a key of {rule.handler_type} changed on every attempt.")
+    raise OperationalError(CHANGED, f"The job that holds a key of {rule.handler_type} has changed on every attempt.")
 
 
 def _made(claim: Claim, create: Callable[[], AnyJob]) -> tuple[bool, AnyJob | None]:

@@ -69,7 +69,7 @@ def record_history(
 def _check_name(argument: str, value: Any) -> None:
     longest = _NAMES[argument]
     if not isinstance(value, str) or len(value) > longest:
-        raise InvalidJob(f"{argument}: expected a text of at most {longest} characters, got {shown(value)}.")
+        raise InvalidJob(f"{argument}: expected a string of at most {longest} characters, got {shown(value)}.")
     check_storable(argument, value)
 
 

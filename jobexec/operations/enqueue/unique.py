@@ -113,7 +113,7 @@ class Claim:
         if not seen:
             return
         locked = unique_keys.lock(self.using, [holder.row for holder in seen.values()])
-        # The other keys were transferred or removed meanwhile: the next look finds their state.
+        # The other keys were transferred or removed meanwhile: the next check finds their state.
         held = {key: holder for key, holder in locked.items() if holder.job_id == seen[key].job_id}
         held = self._without_replaced(held)
         now = clock.now(self.using)

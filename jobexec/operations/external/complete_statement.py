@@ -120,7 +120,7 @@ def _write(using: str, row: ExternalWorkerJob, changes: Mapping[str, Any], node:
 
 
 def _gone(using: str, statement: str, values: dict[str, Any], told: bool) -> list[Any]:
-    """What the statement deleted: the job, as a complete row if the signal has receivers."""
+    """The job that the statement deleted, as a complete row if the signal has receivers."""
     if told:
         return list(ExternalWorkerJob.objects.using(using).raw(statement, values))
     with connections[using].cursor() as cursor:

@@ -93,13 +93,13 @@ def _page(
 
 def _check(fetch: Fetch) -> None:
     if not isinstance(fetch.type, str) or not fetch.type.strip():
-        raise InvalidJob(f"type: expected a text that is not blank, got {fetch.type!r}.")
+        raise InvalidJob(f"type: expected a string that is not blank, got {fetch.type!r}.")
     if fetch.timeout < timedelta(milliseconds=1):
         raise InvalidJob(f"timeout: expected at least one millisecond, got {fetch.timeout}.")
     if fetch.max_jobs < 1:
         raise InvalidJob(f"max_jobs: expected a whole number of at least 1, got {fetch.max_jobs!r}.")
     if len(fetch.worker) > 255:
-        raise InvalidJob(f"worker: expected a text of at most 255 characters, got {len(fetch.worker)}.")
+        raise InvalidJob(f"worker: expected a string of at most 255 characters, got {len(fetch.worker)}.")
     if not fetch.caller.may_fetch(fetch.type):
         raise NotAllowed(f"The client {fetch.caller.name!r} may not fetch jobs of the type {fetch.type!r}.")
 

@@ -42,5 +42,5 @@ def publish_external_message(
         using=using,
     )
     if row.is_duplicate:
-        raise MessageExists(f"A message with the id {message_id!r} is kept for this name and key already.")
+        raise MessageExists(f"A message with the id {message_id!r} is already kept for this name and key.")
     return row

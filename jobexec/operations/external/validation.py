@@ -73,7 +73,7 @@ def checked_retries(retries: Any) -> int:
 def checked_code(code: Any) -> str:
     """Validate an error code. Raises :class:`~jobexec.exceptions.InvalidJob` if it is blank."""
     if not isinstance(code, str) or not code.strip():
-        raise InvalidJob(f"code: expected a text that is not blank, got {shown(code)}.")
+        raise InvalidJob(f"code: expected a string that is not blank, got {shown(code)}.")
     check_storable("code", code)
     return code
 
@@ -81,7 +81,7 @@ def checked_code(code: Any) -> str:
 def checked_worker(worker: Any) -> str:
     """Validate a worker's name. Raises :class:`~jobexec.exceptions.InvalidJob` if the column cannot store it."""
     if not isinstance(worker, str) or len(worker) > 255:
-        raise InvalidJob(f"worker: expected a text of at most 255 characters, got {shown(worker)}.")
+        raise InvalidJob(f"worker: expected a string of at most 255 characters, got {shown(worker)}.")
     check_storable("worker", worker)
     return worker
 
@@ -101,7 +101,7 @@ def said(name: str, text: Any) -> str:
     if text is None:
         return ""
     if not isinstance(text, str):
-        raise InvalidJob(f"{name}: expected a text, got {shown(text)}.")
+        raise InvalidJob(f"{name}: expected a string, got {shown(text)}.")
     return storable(text)
 
 

@@ -126,7 +126,7 @@ def annotate_incident(id: UUID | str, text: str, *, using: str | None = None) ->
     """
     if not isinstance(text, str) or len(text) > ANNOTATION_LENGTH:
         got = f"{len(text)} characters" if isinstance(text, str) else repr(text)
-        raise InvalidJob(f"annotation: expected a text of at most {ANNOTATION_LENGTH} characters, got {got}.")
+        raise InvalidJob(f"annotation: expected a string of at most {ANNOTATION_LENGTH} characters, got {got}.")
     database = database_of(None, using)
     with atomic(database):
         found = Incident.objects.using(database).filter(pk=_id(id))

@@ -72,7 +72,8 @@ def copy(using: str, state: str, source: type[AbstractJob], each: Mapping[UUID, 
 def job_log(id: UUID | str, *, using: str | None = None) -> QuerySet[JobLog]:
     """Return the log of a job in the order of its events, even if the job is gone (Camunda: HistoricJobLogQuery).
 
-    Its content depends on HISTORY_LEVEL. Raises :class:`~jobexec.exceptions.JobNotFound` for a text that is no UUID.
+    Its content depends on HISTORY_LEVEL. Raises :class:`~jobexec.exceptions.JobNotFound` for a string that is not a
+    UUID.
     """
     wanted = as_id(id)
     if wanted is None:

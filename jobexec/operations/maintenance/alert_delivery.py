@@ -41,7 +41,7 @@ def deliver(using: str, id: str, name: str, groups: Sequence[Mapping[str, Any]],
     """
     target = (get_settings().dead_letter_alerts or {}).get(name)
     if target is None:
-        raise DoNotRetry(f"DEAD_LETTER_ALERTS has no {name!r} any more.")
+        raise DoNotRetry(f"DEAD_LETTER_ALERTS no longer has {name!r}.")
     groups = [{**group, "url": _page(group["fingerprint"])} for group in groups]
     if target.mail:
         send_mail(_subject(groups, others), _text(using, groups, others), None, list(target.mail))
@@ -50,7 +50,7 @@ def deliver(using: str, id: str, name: str, groups: Sequence[Mapping[str, Any]],
 
 
 def send_test_alert(name: str, *, using: str = "default") -> None:
-    """Send a message without dead letters to a target, at once, so that its address and its secret can be tried.
+    """Send a message without dead letters to a target immediately, to test its address and its secret.
 
     Raises what :func:`deliver` raises, and errors of the mail server.
     """

@@ -62,8 +62,8 @@ def clean_up_history(using: str = "default") -> int:
     """Delete all history past HISTORY_TIME_TO_LIVE or HISTORY_MAX_ROWS, and messages that are kept no longer; return
     the number of rows.
 
-    Runs at once, ignoring HISTORY_CLEANUP_WINDOW, in transactions of HISTORY_CLEANUP_BATCH_SIZE rows; for cron and for
-    projects without an executor. Does nothing while another process cleans up. Do not call it in a transaction.
+    Runs immediately, ignoring HISTORY_CLEANUP_WINDOW, in transactions of HISTORY_CLEANUP_BATCH_SIZE rows; for cron and
+    for projects without an executor. Does nothing while another process cleans up. Do not call it in a transaction.
     """
     cleanup = Cleanup.begin(using, f"clean up history:{uuid7()}")
     if cleanup is None:

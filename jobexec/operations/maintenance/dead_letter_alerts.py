@@ -52,9 +52,9 @@ class _Look:
 
 
 def alert_dead_letters(using: str) -> int:
-    """Enqueue the alerts that are due, one job for each target; return how many.
+    """Enqueue the alerts that are due, one job for each target, and return their number.
 
-    Several processes may call it at once. Dead letters from before a target was first seen are not told.
+    Several processes may call it at once. There are no alerts about dead letters from before a target was first seen.
     """
     targets = get_settings().dead_letter_alerts
     if not targets:
@@ -110,7 +110,7 @@ def _incidents(using: str, target: AlertTarget) -> QuerySet[Incident]:
 
 
 def _look(using: str, target: AlertTarget, own: AlertedGroup) -> _Look:
-    """What there is to tell since the target was last up to date; pure but for its two queries."""
+    """The groups with new failures since the target's last alert; pure apart from its two queries."""
     since = _incidents(using, target).filter(timestamp__gt=own.told_until)
     found = since.order_by().values_list("fingerprint").annotate(Min("timestamp"), Max("timestamp"))
     groups = {alike: (first, last) for alike, first, last in found}
@@ -167,7 +167,7 @@ def _tell(using: str, name: str, target: AlertTarget, own: AlertedGroup, seen: _
 def _group(
     using: str, target: AlertTarget, own: AlertedGroup, earlier: AlertedGroup | None, alike: str
 ) -> dict[str, Any]:
-    """What a message says of a group. It never has arguments, and texts as they are in the row of the job: redacted."""
+    """Describe a group in an alert: without arguments, and with texts redacted as in the row of the job."""
     since = max(own.told_until, earlier.told_until) if earlier else own.told_until
     rows = _incidents(using, target).filter(fingerprint=alike, timestamp__gt=since)
     numbers = rows.aggregate(count=Count("pk"), first=Min("timestamp"), last=Max("timestamp"))

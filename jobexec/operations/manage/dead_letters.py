@@ -26,11 +26,11 @@ def move_to_dead_letter(target: Target, reason: str = "", *, using: str | None =
     """Make waiting jobs dead letters, whatever retries they have left; refused while they run.
 
     Flowable's MoveJobToDeadLetterJob. An incident is opened. ``reason`` replaces the message of the last failure, whose
-    stack trace stays; without a reason, an existing message stays, too. Raises
-    :class:`~jobexec.exceptions.InvalidJob` if the reason is not a text.
+    stack trace stays; without a reason, an existing message stays, too. Raises :class:`~jobexec.exceptions.InvalidJob`
+    if the reason is not a string.
     """
     if not isinstance(reason, str):
-        raise InvalidJob(f"reason: expected a text, got {reason!r}.")
+        raise InvalidJob(f"reason: expected a string, got {reason!r}.")
     database, text = database_of(target, using), storable(reason)[:MESSAGE_LENGTH]
     return for_each(target, database, lambda row: _bury(database, row, text), *WAITING_TABLES)
 

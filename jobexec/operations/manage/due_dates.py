@@ -18,7 +18,7 @@ from ..rows.move import move
 from ..rows.routing import is_external, table_for, wake_for
 from ..targets.for_each import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
 
-_FIRST_RUN = gettext_noop("it waits for its first run, whose date is explicit: set a due date instead")
+_FIRST_RUN = gettext_noop("it waits for its first run at an explicit date: set a due date instead")
 
 
 @audited
@@ -28,9 +28,9 @@ def recalculate_due_date(target: Target, *, from_creation: bool = False, using: 
     Camunda's recalculateJobDuedate evaluates the expression of a timer again, from now or from the creation. Here, a
     timer has a date instead of an expression, and is refused. Only the back-off of a retry follows a rule, so this
     applies a plan that was changed in the row (or in the code, for rows that name no plan) to jobs that already wait.
-    The plan is the job's own, else its definition's, else the default; a plan that is a function is known only to
-    executors, and the default is used instead. External jobs have no plan, and are refused. A date that has passed
-    makes the job due immediately. A suspended job gets the date and stays suspended.
+    The plan is the job's own, otherwise its definition's, otherwise the default; only executors know a plan that is a
+    function, so the default is used instead. External jobs have no plan, and are refused. A date that has passed makes
+    the job due immediately. A suspended job gets the date and stays suspended.
     """
     if not isinstance(from_creation, bool):
         raise InvalidJob(f"from_creation: expected True or False, got {from_creation!r}.")

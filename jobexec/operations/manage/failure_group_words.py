@@ -1,4 +1,4 @@
-"""What is said after a decision about groups of failures, in the admin and by ``manage.py jobs``."""
+"""Success messages for changes to groups of failures, in the admin and in ``manage.py jobs``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from django.utils.translation import ngettext
 
 def assigned(count: int, user: str) -> str:
     if not user:
-        text = ngettext("%(count)d group of failures is nobody's.", "%(count)d groups of failures are nobody's.", count)
+        text = ngettext(
+            "%(count)d group of failures is no longer assigned.",
+            "%(count)d groups of failures are no longer assigned.",
+            count,
+        )
         return text % {"count": count}
     text = ngettext(
         "%(count)d group of failures assigned to %(user)s.",

@@ -1,4 +1,4 @@
-"""What operators decide about groups of failures: who deals with one, and for how long it is quiet."""
+"""Operators' changes to groups of failures: assign, acknowledge, snooze and reopen them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_FAILURES = 1_000_000_000
 def assign_failure_groups(
     fingerprints: Sequence[str], *, assigned_to: str, using: str | None = None
 ) -> OperationResult:
-    """Note that a user deals with these groups; '' takes the note back. Raises InvalidJob for an unknown user."""
+    """Assign these groups to a user; '' removes the assignment. Raises InvalidJob for an unknown user."""
     if not isinstance(assigned_to, str) or (assigned_to and not _is_user(assigned_to)):
         raise InvalidJob(f"assigned_to: expected the name of an active user, or '', got {shown(assigned_to)}.")
     return _change(fingerprints, using, lambda group: {"assigned_to": assigned_to})
@@ -34,7 +34,7 @@ def assign_failure_groups(
 
 @audited
 def acknowledge_failure_groups(fingerprints: Sequence[str], *, using: str | None = None) -> OperationResult:
-    """Keep these groups quiet until :func:`reopen_failure_groups`: they are known. A snooze ends."""
+    """Keep these groups quiet until :func:`reopen_failure_groups`; this ends a snooze."""
     now = clock.now(database_of(None, using))
     return _change(fingerprints, using, lambda group: {**_LOUD, "acknowledged_at": now})
 
@@ -47,11 +47,10 @@ def snooze_failure_groups(
     failures: int | None = None,
     using: str | None = None,
 ) -> OperationResult:
-    """Keep these groups quiet until a date, or until more than that many further failures, whichever comes first.
+    """Keep these groups quiet until a date, or until more than this number of further failures, whichever comes first.
 
-    Nobody is alerted of what fails meanwhile, not even afterwards, apart from the last minutes. Nodes count failures
-    every METER_INTERVAL.
-    Raises InvalidJob without either, and for invalid values.
+    No alert is sent for failures in the meantime, not even afterwards, apart from the last minutes. Nodes count
+    failures every METER_INTERVAL. Raises InvalidJob without either, and for invalid values.
     """
     database = database_of(None, using)
     moment = check_moment("until", until)

@@ -185,7 +185,7 @@ def checked_client(**values: Any) -> dict[str, Any]:
 
 def _names(field: str, value: Any) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InvalidClient(f"{field}: expected a list of texts, got {value!r}.", field)
+        raise InvalidClient(f"{field}: expected a list of strings, got {value!r}.", field)
     names = list(dict.fromkeys(value))
     for name in names:
         longest = _LONGEST.get(field, 255)

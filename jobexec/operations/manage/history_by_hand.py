@@ -18,7 +18,7 @@ from ..sql.locks import atomic, delete_rows, lock_rows
 from ..targets.for_each import OperationResult, database_of
 
 _WRITTEN = gettext_noop("it is being written right now")
-_GONE = gettext_noop("there is no such job any more")
+_GONE = gettext_noop("the job no longer exists")
 
 
 @audited

@@ -26,13 +26,13 @@ def pause_nodes(names: Sequence[str], *, using: str | None = None) -> OperationR
 
 @audited
 def resume_nodes(names: Sequence[str], *, using: str | None = None) -> OperationResult:
-    """Let nodes that were paused take jobs again. Not for nodes that drain."""
+    """Let paused nodes take jobs again; has no effect on nodes that drain."""
     return _request(names, NodeState.ACTIVE, using)
 
 
 @audited
 def drain_nodes(names: Sequence[str], *, using: str | None = None) -> OperationResult:
-    """Let the processes of these nodes end as after SIGTERM. What has started a process may start it again."""
+    """Let the processes of these nodes end as after SIGTERM. A process manager may start them again."""
     return _request(names, NodeState.DRAINING, using)
 
 

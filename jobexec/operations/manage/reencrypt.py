@@ -37,8 +37,8 @@ _PAGE = 200
 def reencrypt(target: Target, plain: bool = False, *, using: str | None = None) -> OperationResult:
     """Encrypt arguments and received messages of jobs with the newest key of ENCRYPTION_KEYS, if another encrypts them.
 
-    Jobs that are not encrypted stay so, unless ``plain``. Jobs may run meanwhile. One that cannot be decrypted is
-    skipped, with the reason. Raises :class:`~jobexec.exceptions.InvalidJob` without a key.
+    Jobs that are not encrypted are left alone, unless ``plain``. Jobs may run in the meantime. One that cannot be
+    decrypted is skipped, with the reason. Raises :class:`~jobexec.exceptions.InvalidJob` without a key.
     """
     newest_key()
     database = database_of(target, using)

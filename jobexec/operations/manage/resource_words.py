@@ -1,4 +1,4 @@
-"""What operators are told about the resources that they have changed."""
+"""Success messages for changes to resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..values.humanize import absolute
 
 
 def limited(count: int) -> str:
-    """This number of resources has got limits."""
+    """The message after setting the limits of ``count`` resources."""
     text = ngettext("%(count)d resource has new limits.", "%(count)d resources have new limits.", count)
     return text % {"count": count}
 

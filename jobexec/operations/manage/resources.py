@@ -30,8 +30,9 @@ MAX_LIMIT = 1_000_000
 def set_resource_limits(name: str, *, limit: int | None = None, rate: str = "", using: str | None = None) -> Resource:
     """Override the limit and the rate of a resource, or of a pattern in RESOURCES, in the whole cluster, from now on.
 
-    A ``limit`` of None and a ``rate`` of '' are those of RESOURCES; a limit of 0 is no limit. Jobs that run are left
-    alone: with a lower limit no other starts until enough have ended. Raises :class:`~jobexec.exceptions.InvalidJob`.
+    A ``limit`` of None and a ``rate`` of '' are those of RESOURCES; a limit of 0 is no limit. Running jobs are not
+    affected: with a lower limit, no other job starts until enough have ended. Raises
+    :class:`~jobexec.exceptions.InvalidJob`.
     """
     _check_known(name, patterns=True)
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit <= MAX_LIMIT):
@@ -45,10 +46,10 @@ def set_resource_limits(name: str, *, limit: int | None = None, rate: str = "", 
 def hold_resource(
     name: str, *, state: str = BreakerState.OPEN.value, until: datetime | None = None, using: str | None = None
 ) -> Resource:
-    """Hold a resource open, so that none of its jobs starts, or closed, whatever its breaker says.
+    """Hold a resource open, so that none of its jobs starts, or closed, regardless of its breaker.
 
-    Without an end (``until``) it is held until :func:`release_resource`. Held open, jobs that have a permit and have
-    not begun go back to wait; those that run finish. Raises :class:`~jobexec.exceptions.InvalidJob`.
+    Without an end (``until``), it is held until :func:`release_resource`. If it is held open, jobs that have a permit
+    and have not begun wait again; running jobs finish. Raises :class:`~jobexec.exceptions.InvalidJob`.
     """
     _check_known(name, patterns=False)
     if state not in (BreakerState.OPEN, BreakerState.CLOSED):

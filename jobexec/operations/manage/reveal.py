@@ -1,4 +1,4 @@
-"""Show an operator what is encrypted."""
+"""Decrypt the arguments of a job for an operator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..audit import audited, note_jobs, part
 
 @audited
 def reveal(target: AbstractJob, *, using: str) -> Any:
-    """Return the decrypted ``handler_configuration`` of a job. The audit log shows that somebody has seen it.
+    """Return the decrypted ``handler_configuration`` of a job. The audit log records the access.
 
     Raises :class:`~jobexec.exceptions.DecryptionFailed` and :class:`~jobexec.exceptions.NotDecryptableYet`.
     """

@@ -1,7 +1,7 @@
-"""The registry of what operators do to jobs: batches, the admin's actions and ``manage.py jobs`` are made of it.
+"""The registry of operators' verbs, used by batches, the admin's actions and ``manage.py jobs``.
 
-A verb that is added here can be done by a batch. An action of the admin adds its form and where it is offered; the
-command adds its name and options.
+A verb that is added here can be performed by a batch. An action of the admin adds its form and where it is offered;
+the command adds its name and options.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Verb:
         return {name: readers[name](name, value) for name, value in arguments.items()}
 
     def act(self, target: Target, arguments: Mapping[str, Any], using: str) -> OperationResult:
-        """Do it to these jobs."""
+        """Perform the verb on these jobs."""
         result: OperationResult = self.function(target, using=using, **self.read(arguments))
         return result
 
@@ -102,7 +102,7 @@ def _priority(name: str, value: Any) -> int:
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidJob(f"{name}: expected a text, got {value!r}.")
+        raise InvalidJob(f"{name}: expected a string, got {value!r}.")
     return value
 
 
@@ -209,7 +209,7 @@ VERBS: dict[str, Verb] = {
         JOB_TABLES,
         "delete",
         lambda count, _: ngettext("%(count)d job deleted.", "%(count)d jobs deleted.", count),
-        warning=gettext_lazy("Deleted jobs never run and cannot be restored. Running jobs are left alone."),
+        warning=gettext_lazy("Deleted jobs never run and cannot be restored. Running jobs are skipped."),
     ),
     "move_to_dead_letter": Verb(
         move_to_dead_letter,
@@ -219,7 +219,7 @@ VERBS: dict[str, Verb] = {
         optional={"reason": _text},
         warning=gettext_lazy(
             "The jobs are not retried until an operator requeues them, and each gets an incident. Running jobs are "
-            "left alone."
+            "skipped."
         ),
     ),
     "recalculate_due_date": Verb(
@@ -234,8 +234,8 @@ VERBS: dict[str, Verb] = {
         JOB_TABLES,
         "reencrypt",
         lambda count, _: ngettext(
-            "%(count)d job is encrypted with the newest key, if it is encrypted.",
-            "%(count)d jobs are encrypted with the newest key, those that are encrypted.",
+            "%(count)d job checked: if it is encrypted, it now uses the newest key.",
+            "%(count)d jobs checked: those that are encrypted now use the newest key.",
             count,
         ),
         optional={"plain": _flag},

@@ -20,7 +20,7 @@ _NOTHING = gettext_noop("it does not wait for a message")
 
 @audited
 def end_wait(target: Target, *, using: str | None = None) -> OperationResult:
-    """Let jobs that wait for a message go on without one, as if their wait had timed out.
+    """Let jobs that wait for a message continue without it, as if their wait had timed out.
 
     They run soon, or wait for their date or their resource. A suspended job stays suspended.
     """

@@ -1,1 +1,1 @@
-"""Messages: publish them, deliver them to the jobs that wait, and end the waits whose time is over."""
+"""Messages: publish them, deliver them to waiting jobs, and end waits that time out."""

@@ -41,8 +41,10 @@ WAITING = (BlockedJob, SuspendedJob)
 
 
 class Delivery(NamedTuple):
-    """What a round did: jobs that have ``received`` a message, jobs whose wait ``ended`` without one, and whether there
-    may be ``more`` to do at once."""
+    """The result of a round.
+
+    ``received`` jobs got a message, the waits of ``ended`` jobs ended without one, and there may be ``more`` to do.
+    """
 
     received: int = 0
     ended: int = 0

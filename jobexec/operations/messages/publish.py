@@ -54,7 +54,7 @@ def publish_message(
     """Publish a message for every job that waits for this name and key, in the current transaction.
 
     After the commit an executor releases the jobs, in pages. They get the message as ``current_job().message``. With
-    ``ttl`` (a timedelta, seconds or an ISO 8601 text) the message is kept for this time, for jobs that begin to wait
+    ``ttl`` (a timedelta, seconds or an ISO 8601 string) the message is kept for this time, for jobs that begin to wait
     later. Without it, only jobs that wait already receive the message. If a message with the same ``message_id`` is
     kept for the same name, key and tenant, this returns that message with ``is_duplicate`` and writes nothing.
 
@@ -127,7 +127,7 @@ def _insert(using: str, row: Message, now: datetime) -> Message | None:
         if not _is_over(found, now):
             return found
         delete_rows(Message.objects.using(using).filter(pk=found.pk))
-    raise OperationalError("changed", f"The message {row.message_id!r} changed on every attempt.")
+    raise OperationalError("changed", f"The message {row.message_id!r} has changed on every attempt.")
 
 
 def _is_over(row: Message, now: datetime) -> bool:
@@ -163,7 +163,7 @@ def _check_room(using: str, tenant_id: str) -> None:
             _rooms.seen[using, tenant_id, most] = seen = now, full
     if seen[1]:
         of = f" of tenant {tenant_id!r}" if tenant_id else ""
-        raise TooManyMessages(f"{most:,} messages{of} are kept already (setting MESSAGE_MAX_KEPT).")
+        raise TooManyMessages(f"{most:,} messages{of} are already kept (setting MESSAGE_MAX_KEPT).")
 
 
 def forget_rooms() -> None:

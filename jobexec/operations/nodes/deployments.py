@@ -197,10 +197,10 @@ def _needed(using: str, ids: Collection[str]) -> dict[str, str]:
     for table in JOB_TABLES:
         named = table._base_manager.using(using).filter(deployment_id__in=ids)
         for id in named.order_by().values_list("deployment_id", flat=True).distinct():
-            found[id] = gettext_noop("jobs name it")
+            found[id] = gettext_noop("jobs refer to it")
     for id in set(ids) - found.keys():
         if any(_called_by(table, id, using) for table in EXTERNAL_TABLES):
-            found[id] = gettext_noop("jobs name it")
+            found[id] = gettext_noop("jobs refer to it")
     return found
 
 
@@ -217,7 +217,7 @@ def _of_living_nodes(using: str, ids: Collection[str]) -> dict[str, str]:
     for name, own in _living(using).values_list("name", "deployment"):
         nodes.setdefault(name, set()).add(own)
     owned = set[str]().union(*nodes.values())
-    found = {id: gettext_noop("a living node has it in its code") for id in owned.intersection(ids)}
+    found = {id: gettext_noop("it is in the code of a living node") for id in owned.intersection(ids)}
     registrations = DeploymentRegistration.objects.using(using).filter(registered=True, node_name__in=nodes)
     versions = Deployment.objects.using(using).in_bulk({*owned, *ids})
     for id, node in registrations.filter(deployment_id__in=ids).values_list("deployment_id", "node_name"):

@@ -132,7 +132,7 @@ class JobQuery:
     batch_id: UUID | str | None = _column("batch_id", values.uuid)
     correlation_id: str | None = _column("correlation_id")
     waits_for: str | None = _column("waits_for")
-    """The name of the message for which it waits."""
+    """The name of the message that it waits for."""
     waits_for_key: str | None = _column("waits_for_key")
     text: str | None = _by(values.text, _anywhere)
     """A job's id or key, a process instance, a correlation id, or the beginning of a handler's name."""

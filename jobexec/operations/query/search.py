@@ -51,7 +51,7 @@ def find(tables: Sequence[Jobs], limit: int, order: str, defer: Sequence[str] = 
 
 
 def walk(tables: Sequence[Jobs], defer: Sequence[str] = ()) -> Iterator[AbstractJob]:
-    """All jobs of these querysets, oldest first, in pages. A job that moves meanwhile may appear twice, or not."""
+    """All jobs of these querysets, oldest first, in pages. A job that moves may appear twice or not at all."""
     return heapq.merge(*(_pages(rows.defer(*defer)) for rows in tables), key=lambda row: row.pk)
 
 

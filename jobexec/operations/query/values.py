@@ -21,7 +21,7 @@ MAX_KEY = 2**63 - 1
 def text(name: str, value: Any) -> str:
     """A non-empty text: an empty text would match jobs without a value, for which there are other conditions."""
     if not isinstance(value, str) or not value:
-        raise InvalidQuery(f"{name}: expected a text that is not empty, got {value!r}.")
+        raise InvalidQuery(f"{name}: expected a string that is not empty, got {value!r}.")
     return value
 
 

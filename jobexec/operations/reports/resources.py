@@ -91,7 +91,7 @@ def resource_status(using: str, names: Collection[str]) -> list[ResourceStatus]:
 
 
 class _Seen:
-    """What the status of resources is read from, for all of them at once."""
+    """The rows from which the status of resources is computed, read for all of them at once."""
 
     def __init__(self, using: str, names: Collection[str]) -> None:
         self.now, self._entries = clock.now(using), entries_of(names)

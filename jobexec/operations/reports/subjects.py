@@ -1,4 +1,4 @@
-"""What a handler, a category or a tenant does: its runs from meters, its jobs and failures counted up to a limit.
+"""The activity of a handler, a category or a tenant: its runs from meters, its jobs and failures counted up to a limit.
 
 The runs of a subject have a meter of their own: its name says which subject, its keys are the buckets of the durations
 of successful runs, and ``failed``. So a statement reads the rows of this subject alone, however many others there are.

@@ -1,1 +1,1 @@
-"""Resources: who may run now of the jobs that share one."""
+"""Resources: limit the jobs that share one, and let blocked jobs run in turn."""

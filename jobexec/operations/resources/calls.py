@@ -1,4 +1,4 @@
-"""What a process sees of the calls of resources with a circuit breaker, and when that opens or closes the breaker."""
+"""Count the calls of resources with a circuit breaker in this process, and open or close the breakers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delete the rows of resources that nobody uses: with a pattern there may be one for each customer."""
+"""Delete the rows of unused resources: with a pattern there may be one for each customer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAGE = 100
 
 
 def forgetting_resources(using: str) -> Iterator[int]:
-    """Delete those that say nothing, one page per transaction; yield the numbers.
+    """Delete rows without content, one page per transaction; yield the numbers of deleted rows.
 
     Kept are rows with jobs, with changes by operators, with a breaker that is not closed, and whose rate still counts.
     A row that is deleted while a promotion waits for it is inserted again by that.

@@ -1,4 +1,4 @@
-"""What a resource bears now: the entry of RESOURCES that covers it, changed by what operators have set."""
+"""The limits in force for a resource: those of the entry of RESOURCES that covers it, with operators' overrides."""
 
 from __future__ import annotations
 

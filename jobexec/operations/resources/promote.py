@@ -41,7 +41,7 @@ _NAMES, _PAGE = 100, 500
 
 @dataclass(slots=True)
 class Promotion:
-    """What a promotion did: how many jobs ``moved``, and which resources to look at ``again``, and when.
+    """The result of a promotion: how many jobs ``moved``, and which resources to look at ``again``, and when.
 
     ``kept`` are those of them that are locked for the node that promotes. ``again`` None is at once. ``cut_off`` are
     those resources of which no job may begin now.

@@ -24,12 +24,12 @@ UNLOCKED: Mapping[str, None] = {"lock_owner": None, "lock_expiration_time": None
 
 
 def locked(owner: str, until: datetime) -> dict[str, Any]:
-    """What locking sets, for ``update()``."""
+    """The columns that locking sets, for ``update()``."""
     return {"lock_owner": owner, "lock_expiration_time": until, "revision": F("revision") + 1}
 
 
 def unlocked() -> dict[str, Any]:
-    """What unlocking sets, for ``update()``."""
+    """The columns that unlocking sets, for ``update()``."""
     return {**UNLOCKED, "revision": F("revision") + 1}
 
 

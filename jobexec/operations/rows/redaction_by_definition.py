@@ -13,7 +13,7 @@ from jobexec.sensitive import HIDDEN, hide, may_be_within
 
 
 class Known(NamedTuple):
-    """What the job definitions tell about a handler: its sensitive names, and whether it has a definition itself."""
+    """The sensitive names of a handler in the job definitions, and whether it has a definition itself."""
 
     named: Sequence[str]
     defined: bool

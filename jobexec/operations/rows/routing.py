@@ -116,7 +116,7 @@ def held_by(row: AbstractJob) -> str:
     """Name the holder of a locked job, as the reason for refusing an operation."""
     if isinstance(row, ExternalWorkerJob):
         values = {"worker": row.lock_owner, "until": row.lock_expiration_time}
-        return _("the worker %(worker)s has it until %(until)s") % values
+        return _("the worker %(worker)s holds it until %(until)s") % values
     return _("it is running or queued on %(owner)s") % {"owner": row.lock_owner}
 
 

@@ -171,12 +171,12 @@ def scope_of(**scope: Any) -> tuple[str, str]:
     if known.keys() == {SuspensionScope.PROCESS_DEFINITION.value, SuspensionScope.TENANT.value}:
         tenant = known.pop(SuspensionScope.TENANT.value)
         if not isinstance(tenant, str):
-            raise ValueError(f"tenant_id: expected a text, '' for jobs without a tenant, got {tenant!r}.")
+            raise ValueError(f"tenant_id: expected a string, '' for jobs without a tenant, got {tenant!r}.")
         return SuspensionScope.TENANT_PROCESS_DEFINITION.value, joined(tenant, scope_of(**known)[1])
     if len(known) != 1 or not known.keys() <= set(allowed):
         either = f"{', '.join(allowed)}, or process_definition_key and tenant_id"
         raise ValueError(f"Expected exactly one of {either}, got {sorted(known) or 'none'}.")
     column, value = next(iter(known.items()))
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{column}: expected a text that is not empty, got {value!r}.")
+        raise ValueError(f"{column}: expected a string that is not empty, got {value!r}.")
     return column, value

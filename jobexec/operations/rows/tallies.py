@@ -121,7 +121,7 @@ class _Look:
         try:
             look(self.using, self.batches)
         except Exception:  # what is committed stays, and the monitor looks at its own time
-            logger.warning("Batches could not be looked at on %s", self.using, exc_info=True)
+            logger.warning("Batches could not be checked on %s", self.using, exc_info=True)
 
 
 _once = Once(_Look)

@@ -62,7 +62,7 @@ def check_job(using: str, values: Mapping[str, Any]) -> None:
 def checked_text(field: str, value: Any) -> str:
     """Validate a text for its column."""
     if not isinstance(value, str) or not 0 < len(value) <= 255:
-        raise InvalidSchedule(f"{field}: expected a text of 1 to 255 characters, got {shown(value)}.", field)
+        raise InvalidSchedule(f"{field}: expected a string of 1 to 255 characters, got {shown(value)}.", field)
     try:
         check_storable(field, value)
     except InvalidJob as error:
@@ -87,7 +87,7 @@ def _sequence(value: Any) -> Sequence[Any]:
 def _mapping(field: str, value: Any) -> Mapping[str, Any]:
     value = {} if value is None else value
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        text = f"{field}: expected a mapping with texts as keys, got {shown(value)}."
+        text = f"{field}: expected a mapping with strings as keys, got {shown(value)}."
         raise InvalidSchedule(text, "args" if field == "kwargs" else field)
     return value
 

@@ -219,7 +219,7 @@ def scheduled_for(using: str, job_id: UUID) -> datetime | None:
 
 
 def schedule_problem(schedule: Schedule) -> str:
-    """Why this process could not fire a schedule, as a text for people; '' if it could.
+    """Why this process could not fire a schedule, as a message for users; '' if it could.
 
     An executor that meets such a schedule logs the same text, leaves it to others, and tries again every minute.
     """

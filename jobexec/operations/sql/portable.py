@@ -1,4 +1,4 @@
-"""What our own statements need to know about a database, with the answers for an unknown one.
+"""The properties of a database that our own SQL depends on, with the values for an unknown one.
 
 These answers select the portable forms, which use the ORM. A database gets faster forms by overriding the answers in a
 module of its own. What jobexec needs of any database: SELECT … FOR UPDATE with a limit, INSERT of several rows, and

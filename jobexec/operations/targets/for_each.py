@@ -31,7 +31,7 @@ _FEWEST = 2  # the fewest rows for which the bulk form pays off
 
 logger = logging.getLogger("jobexec.operations")
 
-CHANGED_MEANWHILE = gettext_noop("it changed meanwhile")
+CHANGED_MEANWHILE = gettext_noop("it has changed in the meantime")
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ def _page(
         if pk in done:
             result.changed.append(pk)
         elif state is None:
-            result.skipped[pk] = _("there is no such job any more")
+            result.skipped[pk] = _("the job no longer exists")
         elif state not in tables:
             result.skipped[pk] = _("not possible for a job that is %(state)s") % {"state": _(state.state)}
         else:

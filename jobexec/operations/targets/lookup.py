@@ -65,7 +65,7 @@ def find_job(id: UUID | str, using: str = "default", *, defer: Sequence[str] = (
     """Return the row of this job: a Job, TimerJob, SuspendedJob, DeadLetterJob, ExternalWorkerJob or HistoryJob.
 
     The columns in ``defer`` are loaded when first accessed. Raises :class:`~jobexec.exceptions.JobNotFound` if the job
-    is in no table (done, deleted, or never created), and for texts that are no UUID.
+    is in no table (done, deleted, or never created), and for a string that is not a UUID.
     """
     wanted = as_id(id)
     if wanted is None:

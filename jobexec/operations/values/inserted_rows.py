@@ -23,7 +23,7 @@ AnyJob: TypeAlias = NewJob | SuspendedJob | DeadLetterJob
 
 
 class Own(NamedTuple):
-    """What the options of a function make of the arguments of a call; None if they do not."""
+    """The values that a function's options compute from the arguments of a call; None if they do not."""
 
     resource: str | None = None
     wait: Wait | None = None

@@ -1,4 +1,4 @@
-"""What messages and waits look like; nothing here queries the database."""
+"""Names and keys of messages and waits; nothing here queries the database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jobexec.sensitive import HIDDEN, hide
 class ReceivedMessage:
     """The message that a job has received, with the arguments of ``publish_message``.
 
-    ``id`` is its message id, None if it has none. ``number`` is the key by which the gateways name it.
+    ``id`` is its message id, None if it has none. ``number`` is the key by which the gateways identify it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Who changes something, and what a policy is asked about it."""
+"""The operator of a change, and the request that an authorization policy decides about."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """What the policy in AUTHORIZATION decides about.
+    """A request for the policy in AUTHORIZATION.
 
-    ``action`` is the name of the verb: ``enqueue``, ``cancel``, ``requeue``, ... ``principal`` wants it: a user, a
-    client of the gateways or a command; None is code. ``target`` is what the verb was given: a job, its id, several of
-    them, a queryset, the name of a schedule, ...; for ``enqueue`` the handler's name. ``arguments`` are all others by
-    name; for ``enqueue`` the columns of the job, without what the handler is called with. ``using`` is the database,
-    None if the verb finds it by itself.
+    ``action`` is the name of the verb: ``enqueue``, ``cancel``, ``requeue``, ... ``principal`` is the caller: a user, a
+    gateway client or a command; None if code calls it. ``target`` is the first argument of the verb: a job, its id,
+    several of them, a queryset, the name of a schedule, ...; for ``enqueue``, the name of the handler. ``arguments``
+    are all other arguments by name; for ``enqueue``, the columns of the job, without the arguments of the handler.
+    ``using`` is the database, None if the verb determines it itself.
     """
 
     action: str

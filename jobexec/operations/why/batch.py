@@ -29,7 +29,7 @@ def batch_reasons(id: UUID, using: str, now: datetime) -> tuple[Batch, list[Reas
     details = {**figures._asdict(), "open": figures.open}
     if batch.over:
         values = {"state": batch.get_state_display(), "when": both(batch.end_time, now) if batch.end_time else ""}
-        return batch, [Reason("batch_over", _("The batch is over (%(state)s, %(when)s).") % values, details)]
+        return batch, [Reason("batch_over", _("The batch has ended (%(state)s, %(when)s).") % values, details)]
     reasons = []
     if not Batch.objects.using(using).filter(driven(batch), pk=id).exists():
         text = _("The batch has stalled: its monitor job is missing or a dead letter. Activate the batch.")
@@ -37,11 +37,11 @@ def batch_reasons(id: UUID, using: str, now: datetime) -> tuple[Batch, list[Reas
     if batch.state == BatchState.OPEN:
         reasons.append(Reason("batch_open", _("The batch is open: it does not end before it is sealed.")))
     if figures.open:
-        text = ngettext("%(count)d of its jobs is not over.", "%(count)d of its jobs are not over.", figures.open)
+        text = ngettext("%(count)d of its jobs has not ended.", "%(count)d of its jobs have not ended.", figures.open)
         reasons.append(Reason("batch_children", text % {"count": figures.open}, details))
         reasons += _by_table(using, id)
     elif batch.state != BatchState.OPEN:
-        text = _("All of its jobs are over; its monitor job ends the batch.")
+        text = _("All of its jobs have ended; its monitor job ends the batch.")
         reasons.append(Reason("batch_ends", text, details))
     if batch.deadline is not None:
         text = _("It fails at its deadline, %(deadline)s.") % {"deadline": both(batch.deadline, now)}

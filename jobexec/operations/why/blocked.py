@@ -23,12 +23,12 @@ def reasons(facts: Facts) -> list[Reason]:
     if limits.limit is not None and status.in_use >= limits.limit:
         found.append(_full(facts, status, limits.limit))
     if limits.rate is not None and status.until is not None and not found:
-        text = _("Its resource %(resource)s lets %(rate)s jobs start; the next one on %(until)s.")
+        text = _("Its resource %(resource)s allows %(rate)s jobs to start; the next one may start on %(until)s.")
         values = {"resource": name, "rate": limits.rate, "until": facts.said(status.until)}
         details = {"resource": name, "rate": str(limits.rate), "until": iso(status.until)}
         found.append(Reason("resource_rate", text % values, details))
     if not found:
-        text = _("Its resource %(resource)s has a free permit, which a node gives it at its next look.")
+        text = _("Its resource %(resource)s has a free permit. A node assigns it to the job at its next check.")
         found = [Reason("resource_soon", text % {"resource": name}, {"resource": name})]
     return [*found, *_in_front(facts)]
 
@@ -57,8 +57,8 @@ def _full(facts: Facts, status: ResourceStatus, limit: int) -> Reason:
     nodes = sorted({node_of(job.lock_owner) for job in jobs if job.lock_owner})
     shown = ", ".join(nodes) or _("jobs that no node has taken yet")
     text = ngettext(
-        "The permit of its resource %(resource)s is taken, by %(holders)s.",
-        "All %(limit)d permits of its resource %(resource)s are taken, by %(holders)s.",
+        "The permit of its resource %(resource)s is held by %(holders)s.",
+        "All %(limit)d permits of its resource %(resource)s are held by %(holders)s.",
         limit,
     ) % {"limit": limit, "resource": status.name, "holders": shown}
     held = [{"job": str(job.pk), "handler": job.handler_type, "lock_owner": job.lock_owner} for job in jobs]
@@ -74,11 +74,11 @@ def _in_front(facts: Facts) -> list[Reason]:
         return []
     many, count = before > MOST_IN_FRONT, min(before, MOST_IN_FRONT)
     text = ngettext(
-        "%(count)s job that waits for it is in front of this one.",
-        "%(count)s jobs that wait for it are in front of this one.",
+        "%(count)s job that waits for it is ahead of this one.",
+        "%(count)s jobs that wait for it are ahead of this one.",
         count,
     )
     if many:
-        text = _("More than %(count)s jobs that wait for it are in front of this one.")
+        text = _("More than %(count)s jobs that wait for it are ahead of this one.")
     details = {"count": count, "more": many, "resource": job.resource}
     return [Reason("blocked_in_front", text % {"count": count}, details)]

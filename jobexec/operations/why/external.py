@@ -40,8 +40,8 @@ def reasons(facts: Facts) -> list[Reason]:
 def _held(facts: Facts, job: ExternalWorkerJob) -> Reason:
     assert job.lock_expiration_time is not None
     text = ngettext(
-        "The worker %(worker)s has it until %(until)s; it was fetched %(count)d time.",
-        "The worker %(worker)s has it until %(until)s; it was fetched %(count)d times.",
+        "The worker %(worker)s holds it until %(until)s; it was fetched %(count)d time.",
+        "The worker %(worker)s holds it until %(until)s; it was fetched %(count)d times.",
         job.attempts,
     )
     values = {"worker": job.lock_owner, "until": facts.said(job.lock_expiration_time), "count": job.attempts}
@@ -138,12 +138,12 @@ def _in_front(facts: Facts, job: ExternalWorkerJob) -> list[Reason]:
         return []
     many, shown = count > MOST_IN_FRONT, min(count, MOST_IN_FRONT)
     text = ngettext(
-        "%(count)d job of the type %(type)s is in front of it.",
-        "%(count)d jobs of the type %(type)s are in front of it.",
+        "%(count)d job of the type %(type)s is ahead of it.",
+        "%(count)d jobs of the type %(type)s are ahead of it.",
         count,
     )
     if many:
-        text = _("More than %(count)d jobs of the type %(type)s are in front of it.")
+        text = _("More than %(count)d jobs of the type %(type)s are ahead of it.")
     details = {"count": shown, "more": many, "type": job.handler_type, "priority": job.priority}
     return [Reason("jobs_in_front", text % {"count": shown, "type": job.handler_type}, details)]
 

@@ -120,7 +120,7 @@ def _without_node(facts: Facts) -> Reason:
 def _asked_to_stop(facts: Facts) -> list[Reason]:
     if not facts.job.cancel_requested:
         return []
-    text = _("It has been asked to stop. If it has not begun, it never will; otherwise its handler decides.")
+    text = _("It has been asked to stop. If it has not started, it never will; otherwise its handler decides.")
     return [Reason("cancel_requested", text)]
 
 

@@ -14,9 +14,12 @@ def reasons(facts: Facts) -> list[Reason]:
     job = facts.job
     values = {"name": job.waits_for, "key": job.waits_for_key, "since": facts.said(job.create_time)}
     if job.waits_until is None:
-        text = _("It waits for the message %(name)s with the key %(key)s, since %(since)s.")
+        text = _("It has been waiting for the message %(name)s with the key %(key)s since %(since)s.")
     else:
-        text = _("It waits for the message %(name)s with the key %(key)s, since %(since)s, until %(until)s.")
+        text = _(
+            "It has been waiting for the message %(name)s with the key %(key)s since %(since)s; its wait ends on "
+            "%(until)s."
+        )
         values["until"] = facts.said(job.waits_until)
     details = {"name": job.waits_for, "key": job.waits_for_key, "tenant_id": job.tenant_id}
     details |= {"since": iso(job.create_time), "until": iso(job.waits_until)}
@@ -26,9 +29,9 @@ def reasons(facts: Facts) -> list[Reason]:
     over = job.waits_until is not None and job.waits_until <= facts.now
     if published is not None:
         said = {"time": facts.said(published.create_time)}
-        text = _("The message was published on %(time)s. A living node delivers it at its next look.")
+        text = _("The message was published on %(time)s. A living node delivers it at its next check.")
         found.append(Reason("message_soon", text % said, {"message": published.pk}))
     elif over and job.runnable:
-        text = _("Its wait is over. A living node lets it go on at its next look.")
+        text = _("Its wait is over. A living node continues it at its next check.")
         found.append(Reason("wait_over", text, details))
     return found

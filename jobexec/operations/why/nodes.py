@@ -39,7 +39,7 @@ def _draining(facts: Facts) -> list[Reason]:
         return []
     names = _names(facts.living)
     if any(node.state == NodeState.PAUSED for node in facts.living):
-        text = _("Every living node is paused by an operator, or stops, and takes no new jobs: %(nodes)s.")
+        text = _("Every living node is paused by an operator or stopping, and takes no new jobs: %(nodes)s.")
         return [Reason("nodes_paused", text % {"nodes": ", ".join(names)}, {"nodes": names})]
     text = _("Every living node is stopping and takes no new jobs: %(nodes)s.") % {"nodes": ", ".join(names)}
     return [Reason("nodes_draining", text, {"nodes": names})]

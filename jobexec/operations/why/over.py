@@ -51,7 +51,7 @@ def gone(id: UUID | str, using: str, now: datetime) -> list[Reason]:
         return [Reason("not_found", text, {"id": str(id)})]
     entry = JobLog.objects.using(using).filter(job_id=wanted).order_by("-timestamp", "-pk").first()
     if entry is None:
-        text = _("No table contains this job, nor does the log: it never existed, or its log entries are gone.")
+        text = _("Neither the job tables nor the log contain this job: it never existed, or its log entries are gone.")
         return [Reason("not_found", text, {"id": str(wanted)})]
     return [_over(entry, now)]
 
@@ -82,5 +82,9 @@ def _end(state: str) -> tuple[str, str]:
     if state == LogState.CANCELLED:
         return "cancelled", _("It was cancelled on %(when)s.")
     if state == LogState.FAILED:
-        return "gone", _("It is in no table. The log ends with attempt %(attempt)d, failed on %(when)s: %(exception)s")
-    return "gone", _("It is in no table. The log ends with its creation on %(when)s: it does not record how jobs end.")
+        return "gone", _(
+            "It is not in any table. The log ends with attempt %(attempt)d, failed on %(when)s: %(exception)s"
+        )
+    return "gone", _(
+        "It is not in any table. The log ends with its creation on %(when)s: it does not record how jobs end."
+    )

@@ -58,7 +58,7 @@ def _outside(facts: Facts, lock: ExclusiveLock, other: ExternalWorkerJob) -> Rea
 
 
 def _without_job(facts: Facts, lock: ExclusiveLock) -> str:
-    """What may hold a process instance without a job, according to the node's row."""
+    """Explain why a node may hold a process instance without a job, according to the node's row."""
     holder = next((node for node in facts.nodes if node.lock_owner == lock.lock_owner), None)
     if holder is None or not facts.lives(holder):
         return _(": the node is gone, and a living node clears this at its next check for dead nodes")

@@ -23,7 +23,7 @@ def in_force(facts: Facts) -> list[Reason]:
 def _by_itself(job: AbstractJob) -> list[Reason]:
     if not job.suspend_requested:
         return []
-    text = _("It is suspended individually, without an end.")
+    text = _("It is suspended individually, with no end date.")
     return [Reason("suspended", text, {"suspended_at": iso(getattr(job, "suspended_at", None))})]
 
 
@@ -46,11 +46,11 @@ def _covered(facts: Facts, suspension: Suspension) -> Reason:
     if own and ends:
         text = _("It has been suspended individually since %(since)s, until %(until)s.")
     elif own:
-        text = _("It has been suspended individually since %(since)s, without an end.")
+        text = _("It has been suspended individually since %(since)s, with no end date.")
     elif ends:
         text = _("Its %(scope)s %(value)s has been suspended since %(since)s, until %(until)s.")
     else:
-        text = _("Its %(scope)s %(value)s has been suspended since %(since)s, without an end.")
+        text = _("Its %(scope)s %(value)s has been suspended since %(since)s, with no end date.")
     return Reason("suspended" if own else "suspended_by_scope", text % _values(facts, suspension), _details(suspension))
 
 
@@ -59,11 +59,11 @@ def _planned(facts: Facts, suspension: Suspension) -> Reason:
     if own and ends:
         text = _("It will be suspended individually on %(since)s, until %(until)s.")
     elif own:
-        text = _("It will be suspended individually on %(since)s, without an end.")
+        text = _("It will be suspended individually on %(since)s, with no end date.")
     elif ends:
         text = _("Its %(scope)s %(value)s will be suspended on %(since)s, until %(until)s.")
     else:
-        text = _("Its %(scope)s %(value)s will be suspended on %(since)s, without an end.")
+        text = _("Its %(scope)s %(value)s will be suspended on %(since)s, with no end date.")
     return Reason("suspension_planned", text % _values(facts, suspension), _details(suspension))
 
 

@@ -85,12 +85,12 @@ def _in_front(facts: Facts) -> list[Reason]:
         return []
     many = count > MOST_IN_FRONT
     text = ngettext(
-        "About %(count)s job of category %(category)s is in front of it.",
-        "About %(count)s jobs of category %(category)s are in front of it.",
+        "About %(count)s job of category %(category)s is ahead of it.",
+        "About %(count)s jobs of category %(category)s are ahead of it.",
         count,
     )
     if many:
-        text = _("More than %(count)s jobs of category %(category)s are in front of it.")
+        text = _("More than %(count)s jobs of category %(category)s are ahead of it.")
     shown = min(count, MOST_IN_FRONT)
     text %= {"count": shown, "category": facts.job.category}
     details = {"count": shown, "more": many, "category": facts.job.category, "priority": facts.job.priority}

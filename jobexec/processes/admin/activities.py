@@ -26,15 +26,15 @@ _DEEPEST = 4
 
 #: What an execution does, for people.
 STATES = {
-    State.MOVING: gettext_lazy("moves"),
+    State.MOVING: gettext_lazy("is moving"),
     State.WAITING: gettext_lazy("waits"),
-    State.BEFORE: gettext_lazy("its job begins it"),
-    State.AFTER: gettext_lazy("its job leaves it"),
+    State.BEFORE: gettext_lazy("waits for the job that starts it"),
+    State.AFTER: gettext_lazy("waits for the job that ends it"),
     State.OUTSIDE: gettext_lazy("its job runs"),
     State.JOINED: gettext_lazy("waits for others at a join"),
-    State.SCOPE: gettext_lazy("contains others"),
+    State.SCOPE: gettext_lazy("contains other elements"),
     State.FAILED: gettext_lazy("has an incident"),
-    State.COMPENSABLE: gettext_lazy("is done, and can be undone"),
+    State.COMPENSABLE: gettext_lazy("is done and can be compensated"),
 }
 _ENDED = {
     ActivityState.COMPLETED: pgettext_lazy("an activity", "completed"),
@@ -47,7 +47,7 @@ Path: TypeAlias = tuple[tuple[datetime, int, UUID], ...]
 
 
 def activities(view: InstanceView, process: Process | None, now: datetime) -> tuple[list[dict[str, Any]], bool]:
-    """What is over and what is not, the latest ROWS of them, each below its scope; and whether there is more."""
+    """The latest ROWS activities, finished or not, each below its scope; and whether there are more."""
     open_rows = [row for row in view.executions if row.entered_at and row.state != State.COMPENSABLE.value]
     arrivals: list[Arrival] = [*view.activities, *open_rows]
     rows = sorted(arrivals, key=lambda row: (_began(row), row.pk))[-ROWS:]
@@ -96,7 +96,7 @@ def _began(row: Arrival) -> datetime:
 
 
 def _paths(rows: Sequence[Arrival], order: Mapping[str, int]) -> dict[UUID, Path]:
-    """Where each row comes: after its scope, then in the order of time, then in that of the file.
+    """The sort key of each row: after its scope, then by time, then by position in the file.
 
     What is over names the arrival of its scope, a token the token.
     """

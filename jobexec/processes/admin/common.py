@@ -1,4 +1,4 @@
-"""What the pages of processes have in common."""
+"""Parts shared by the admin pages of processes."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class DrawnAdmin(ProcessTableAdmin):
         raise NotImplementedError
 
     def overlay_of(self, request: HttpRequest, row: Any) -> Overlay:
-        """What stands at the elements."""
+        """The overlay of the diagram."""
         raise NotImplementedError
 
     def diagram_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """The diagram of the file, and what stands at its elements, as JSON for the script."""
+        """The diagram of the file and its overlay, as JSON for the script."""
         row = self.visible(request, object_id)
         if self.table(ProcessDefinition, request) is None:
             raise PermissionDenied  # it is the whole file
@@ -86,7 +86,7 @@ class DrawnAdmin(ProcessTableAdmin):
         return row
 
     def drawn(self, request: HttpRequest, row: Any, process: Process, overlay: Overlay) -> dict[str, Any]:
-        """The picture for the template, and where the script finds the diagram."""
+        """The picture for the template, and the URL of the diagram for the script."""
         context: dict[str, Any] = {"picture": picture(process, overlay)}
         if self.table(ProcessDefinition, request) is None:
             return context
@@ -139,7 +139,7 @@ def state_badge(state: str, label: Any) -> SafeString:
 
 
 def suspended_beside(shown: Any, row: Any) -> SafeString:
-    """What is shown of a row, and whether it is suspended."""
+    """The displayed value of a row, with a badge if it is suspended."""
     if not getattr(row, "is_suspended", False):
         return format_html("{}", shown)
     return format_html("{} {}", shown, display.badge("off", _("suspended")))

@@ -39,7 +39,7 @@ _VERSIONS = 50
 
 
 class Start(RowAction):
-    """Start an instance of this very version."""
+    """Start an instance of this version."""
 
     name = permission = "start"
     description = gettext_lazy("Start an instance of selected %(verbose_name_plural)s…")
@@ -60,7 +60,7 @@ class Start(RowAction):
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         flows = queryset.filter(version=None).values_list("pk", flat=True)
-        reason = _("it is the shape of a flow, which starts in Python")
+        reason = _("it is the shape of a flow, which is started in Python")
         outcome = super().perform(queryset.exclude(version=None), using, data)
         outcome.skipped |= dict.fromkeys(flows, reason)
         return outcome

@@ -62,7 +62,7 @@ class BusinessKeyFilter(TextFilter):
 
 
 class ElementFilter(TextFilter):
-    """By an element at which something stands now; quick together with a process or a definition."""
+    """By an element that is active now; quick together with a process or a definition."""
 
     title = gettext_lazy("element")
     parameter_name = "element"
@@ -80,7 +80,7 @@ class ElementFilter(TextFilter):
 
 
 class IncidentFilter(YesNoFilter):
-    """Instances with dead letters: those of the latest ones."""
+    """Instances with dead letters, among the latest ones."""
 
     title = gettext_lazy("incidents")
     parameter_name = "incident"

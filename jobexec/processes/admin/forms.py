@@ -25,7 +25,7 @@ def _elements(label: Any, text: Any) -> forms.MultipleChoiceField:
     return forms.MultipleChoiceField(
         required=False,
         label=label,
-        help_text=format_lazy("{} {}", text, gettext_lazy("Several: with Ctrl, or ⌘ on a Mac.")),
+        help_text=format_lazy("{} {}", text, gettext_lazy("Hold down Ctrl, or ⌘ on a Mac, to select more than one.")),
         widget=forms.SelectMultiple(attrs={"class": "jobexec-elements"}),
     )
 
@@ -49,10 +49,12 @@ class VariablesForm(forms.Form):
 
 
 class ElementsForm(VariablesForm):
-    """Where an instance is to begin, or to go on. The choices are those of the selected rows."""
+    """Elements at which an instance is to start or continue. The choices are those of the selected rows."""
 
-    before = _elements(gettext_lazy("Start before"), gettext_lazy("These elements begin."))
-    after = _elements(gettext_lazy("Start after"), gettext_lazy("It goes on as if these elements were done."))
+    before = _elements(gettext_lazy("Start before"), gettext_lazy("These elements are started."))
+    after = _elements(
+        gettext_lazy("Start after"), gettext_lazy("The instance continues as if these elements were completed.")
+    )
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data
@@ -70,7 +72,7 @@ class ElementsForm(VariablesForm):
 class ModifyForm(ElementsForm):
     """What is cancelled first, and then started. A choice is an arrival, or empty for all, and its element."""
 
-    cancel = _elements(gettext_lazy("Cancel"), gettext_lazy("What stands at these elements is cancelled first."))
+    cancel = _elements(gettext_lazy("Cancel"), gettext_lazy("Anything active at these elements is cancelled first."))
     reason = forms.CharField(required=False, max_length=4000, label=gettext_lazy("Reason"))
     field_order = ("cancel", "before", "after", "variables", "reason")
 
@@ -83,7 +85,7 @@ class ModifyForm(ElementsForm):
         variables = data.get("variables") or {}
         started = [replace(each, variables=variables) for each in super().commands(data)]
         if not cancelled and not started:
-            self.add_error("cancel", gettext_lazy("Choose what is to be cancelled or started."))
+            self.add_error("cancel", gettext_lazy("Choose what to cancel or to start."))
         return [*cancelled, *started]
 
 
@@ -99,7 +101,7 @@ def with_choices(form: type[forms.Form], **choices: Sequence[tuple[str, str]]) -
 
 
 class StartForm(VariablesForm):
-    """What an instance starts with."""
+    """The business key and variables of a new instance."""
 
     business_key = forms.CharField(required=False, max_length=255, label=gettext_lazy("Business key"))
     field_order = ("business_key", "variables")
@@ -116,7 +118,7 @@ class VariableForm(forms.Form):
 
 
 class ReasonForm(forms.Form):
-    """Why something is done."""
+    """The reason of an action."""
 
     reason = forms.CharField(required=False, max_length=4000, label=gettext_lazy("Reason"))
 

@@ -111,7 +111,7 @@ class ProcessInstanceAdmin(DrawnAdmin):
     # The list.
 
     def complete(self, rows: Sequence[ProcessInstance]) -> None:
-        """Where all rows stand, and their incidents, at once."""
+        """Load the positions and incidents of all rows at once."""
         running = [row for row in rows if row.state in RUNNING]
         if not running:
             return

@@ -1,4 +1,4 @@
-"""What operators do to instances."""
+"""The admin's actions on instances."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Cancel(RowAction):
     label = gettext_lazy("Cancel…")
     form_class = ReasonForm
     dangerous = True
-    warning = gettext_lazy("Their jobs, tasks and timers are removed. A flow first undoes what its steps have done.")
+    warning = gettext_lazy("Their jobs, tasks and timers are removed. A flow first compensates its completed steps.")
     name_column = "business_key"
 
     in_background = True
@@ -61,7 +61,7 @@ class Cancel(RowAction):
 
 
 class Modify(RowAction):
-    """Change where instances stand."""
+    """Modify running instances."""
 
     name = permission = "modify"
     description = gettext_lazy("Modify selected %(verbose_name_plural)s…")
@@ -69,8 +69,8 @@ class Modify(RowAction):
     form_class = ModifyForm
     dangerous = True
     warning = gettext_lazy(
-        "All changes are one step of each instance. What is started gets the variables. An instance of which nothing "
-        "is left is cancelled."
+        "All changes are made in one step of each instance. Started elements get the variables. An instance with "
+        "nothing left to do is cancelled."
     )
     name_column = "business_key"
 
@@ -93,15 +93,15 @@ class Modify(RowAction):
 
 
 class Restart(RowAction):
-    """Start instances like those that have ended."""
+    """Restart instances that have ended."""
 
     name = permission = "restart"
     description = gettext_lazy("Restart selected %(verbose_name_plural)s…")
     label = gettext_lazy("Restart…")
     form_class = ElementsForm
     warning = gettext_lazy(
-        "Each gets a new instance of the same version, with its business key and the variables that it ended with, and "
-        "those below. Without a choice it begins at its start event."
+        "For each of them, a new instance of the same version is started, with its business key, the variables that it "
+        "ended with and the variables below. If you choose no element, it begins at its start event."
     )
     name_column = "business_key"
 
@@ -148,7 +148,7 @@ def _processes(queryset: QuerySet[Any]) -> list[Process]:
 
 
 def _startable(processes: Iterable[Process], change: Change) -> list[tuple[str, str]]:
-    """The elements that can be started so, in the order of the files."""
+    """The elements that can be started this way, in the order of the files."""
     return list(
         {
             node.id: _labelled(process, node.id)
@@ -160,7 +160,7 @@ def _startable(processes: Iterable[Process], change: Change) -> list[tuple[str, 
 
 
 def _standing(queryset: QuerySet[Any], processes: Sequence[Process]) -> list[tuple[str, str]]:
-    """The elements at which something stands; of one instance with several arrivals at an element, each of them."""
+    """The active elements; of one instance with several arrivals at an element, each of them."""
     keys = list(queryset.order_by().values_list("pk", flat=True)[: BATCH_ABOVE + 1])
     rows = Execution.objects.using(queryset.db).filter(instance_id__in=keys).exclude(state=State.COMPENSABLE.value)
     found: dict[str, list[UUID | None]] = {}

@@ -1,4 +1,4 @@
-"""What the page of an instance shows besides its row."""
+"""The parts of an instance's page beyond its row."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class InstancePage:
         return named(self._process, element)
 
     def actions(self) -> list[Any]:
-        """Those that have something to do."""
+        """The actions that apply to this instance."""
         root = self._view.instance.root_id == self._view.instance.pk
         held = Suspension.objects.using(self._using).filter(
             scope=SuspensionScope.PROCESS_INSTANCE, value=str(self._view.instance.pk), live=True
@@ -146,7 +146,7 @@ class InstancePage:
         ]
 
     def jobs(self) -> list[dict[str, Any]]:
-        """Those in tables that the user may see."""
+        """The jobs in tables that the user may see."""
         visible = {type(job): self._table(type(job)) for job in self._view.jobs}
         return [
             {
@@ -206,7 +206,7 @@ class InstancePage:
         }
 
     def hierarchy(self) -> list[dict[str, Any]]:
-        """What called this instance, and what it called; others of the hierarchy have pages of their own."""
+        """The caller of this instance, and the instances that it called; deeper ones are on their pages."""
         called = {row.called_instance_id: row.element_id for row in self._view.activities if row.called_instance_id}
         called |= {row.called_instance_id: row.element_id for row in self._view.executions if row.called_instance_id}
         parent = self._parent()
@@ -259,7 +259,7 @@ class InstancePage:
         return f"{self._page.list_url(JobLog)}?{urlencode({'q': str(self._view.instance.pk)})}"
 
     def _audit_url(self) -> str:
-        """What operators did to this instance."""
+        """The operators' actions on this instance."""
         if self._table(AuditLog) is None:
             return ""
         return f"{self._page.list_url(AuditLog)}?{urlencode({'q': str(self._view.instance.pk)})}"

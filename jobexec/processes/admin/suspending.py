@@ -31,15 +31,15 @@ _COUNTED = 10
 
 
 class Suspend(RowAction):
-    """Hold instances, from now on or from a date."""
+    """Suspend instances, immediately or from a date."""
 
     name = permission = "suspend"
     description = gettext_lazy("Suspend selected %(verbose_name_plural)s…")
     label = gettext_lazy("Suspend…")
     form_class = SuspendForm
     warning = gettext_lazy(
-        "Their jobs do not run, and nobody can complete or claim their tasks or correlate messages. Running jobs "
-        "finish. Instances that they have called are not suspended."
+        "Their jobs do not run, their tasks cannot be claimed or completed, and messages cannot be correlated. "
+        "Running jobs finish. Instances that they have called are not suspended."
     )
     name_column = "business_key"
 
@@ -63,7 +63,7 @@ class Activate(RowAction):
     description = gettext_lazy("Activate selected %(verbose_name_plural)s…")
     label = gettext_lazy("Activate…")
     form_class = LiftForm
-    warning = gettext_lazy("This undoes the suspension of the instances themselves, also one that is only planned.")
+    warning = gettext_lazy("This lifts the suspension of the instances themselves, even if it is only planned.")
     name_column = "business_key"
 
     def operate(self, key: Any, using: str, data: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ class Activate(RowAction):
             raise InvalidJob(_("something else still suspends it: %(what)s") % {"what": found})
 
     def left(self, key: Any, using: str) -> Suspension | None:
-        """What else covers it."""
+        """The other suspensions that cover it."""
         row = ProcessInstance.objects.using(using).filter(pk=key).values_list("definition_id", "tenant_id").first()
         return None if row is None else suspension_of(using, key, *row)
 
@@ -97,8 +97,8 @@ class WhichForm(forms.Form):
         label=gettext_lazy("What"),
         choices=[(VERSION, gettext_lazy("This version")), (PROCESS, gettext_lazy("All versions of the process"))],
         help_text=gettext_lazy(
-            "All versions, those that are deployed later, too; of a process without a tenant, for all tenants. Flows "
-            "have no versions."
+            "All versions, including those that are deployed later; for a process without a tenant, for all tenants. "
+            "Flows have no versions."
         ),
     )
 
@@ -108,7 +108,9 @@ class SuspendDefinitionForm(WhichForm, SuspendForm):
         label=gettext_lazy("Include running instances"),
         required=False,
         initial=True,
-        help_text=gettext_lazy("Otherwise no instance can be started, and only jobs that are made later are held."),
+        help_text=gettext_lazy(
+            "Otherwise, no instance can be started, but only jobs that are created later are suspended."
+        ),
     )
     field_order = ("which", "include_instances", "at", "until")
 
@@ -118,7 +120,7 @@ class ActivateDefinitionForm(WhichForm, LiftForm):
 
 
 def scope_of(row: ProcessDefinition, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What is meant by a definition: its version, or its key, which has no versions if it is that of a flow.
+    """The scope that a definition stands for: its version, or its key; flows have no versions.
 
     What belongs to no tenant may run for all of them; who is limited to some tenants reaches no further.
     """
@@ -128,7 +130,7 @@ def scope_of(row: ProcessDefinition, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class OfDefinitions(RowAction):
-    """What is done to definitions, with what that concerns."""
+    """An action on definitions, with the number of affected instances."""
 
     name_column = "key"
 
@@ -138,7 +140,7 @@ class OfDefinitions(RowAction):
         return self.perform(queryset, using, {**data, "restricted": is_restricted(request)})
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        """Each process once: of several versions of it, the whole process is meant once."""
+        """Perform the action once for each process, even if several of its versions are selected."""
         outcome, seen = Outcome(), set()
         for row in queryset.only("pk", "key", "version", "tenant_id"):
             meant = (row.key, *sorted(scope_of(row, data).items()))
@@ -150,7 +152,7 @@ class OfDefinitions(RowAction):
         return outcome
 
     def affected(self, queryset: QuerySet[Any]) -> list[str]:
-        """How many instances run of each version, and of its process."""
+        """The number of running instances of each version and of its process."""
         told = []
         for row in queryset.only("pk", "key", "version", "tenant_id")[:_COUNTED]:
             running = ProcessInstance.objects.using(queryset.db).filter(state__in=RUNNING, definition_key=row.key)
@@ -161,17 +163,17 @@ class OfDefinitions(RowAction):
                 "version": CappedCount.of(running.filter(definition_id=row.pk)),
                 "process": CappedCount.of(running),
             }
-            text = _("%(definition)s: running instances %(version)s, of all versions %(process)s.")
+            text = _("%(definition)s: running instances of this version: %(version)s, of all versions: %(process)s.")
             told.append(text % values)
         return told
 
 
 class SuspendDefinition(Suspend, OfDefinitions):
-    """Start nothing of a process, and hold its instances."""
+    """Suspend a process: no instance starts, and its instances are suspended."""
 
     form_class = SuspendDefinitionForm
     name_column = "key"
-    warning = gettext_lazy("No instance can be started, also not by a message, a timer or another process.")
+    warning = gettext_lazy("No instance can be started, not even by a message, a timer or another process.")
 
     def operate(self, key: Any, using: str, data: Mapping[str, Any]) -> None:
         row = ProcessDefinition.objects.using(using).get(pk=key)
@@ -192,7 +194,7 @@ class ActivateDefinition(Activate, OfDefinitions):
 
     form_class = ActivateDefinitionForm
     name_column = "key"
-    warning = gettext_lazy("This undoes a suspension of the very same: of the version, or of all versions.")
+    warning = gettext_lazy("This lifts a suspension of exactly what you choose: of the version, or of all versions.")
 
     def operate(self, key: Any, using: str, data: Mapping[str, Any]) -> None:
         row = ProcessDefinition.objects.using(using).get(pk=key)

@@ -1,4 +1,4 @@
-"""Tasks of people."""
+"""User tasks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Claim(RowAction):
         claim(key, data["user"], using=using)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d task is yours.", "%(count)d tasks are yours.", count) % {"count": count}
+        return ngettext("%(count)d task claimed.", "%(count)d tasks claimed.", count) % {"count": count}
 
 
 class Release(RowAction):
@@ -59,9 +59,7 @@ class Release(RowAction):
         release(key, using=using)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d task may be claimed again.", "%(count)d tasks may be claimed again.", count) % {
-            "count": count
-        }
+        return ngettext("%(count)d task released.", "%(count)d tasks released.", count) % {"count": count}
 
 
 class Complete(Claim):
@@ -88,9 +86,9 @@ class Complete(Claim):
 class MineFilter(YesNoFilter):
     """The tasks that the user has, or may claim."""
 
-    title = gettext_lazy("whose")
+    title = gettext_lazy("assignee")
     parameter_name = "whose"
-    choice_labels = (("mine", gettext_lazy("Mine, or mine to claim")), ("free", gettext_lazy("Nobody's")))
+    choice_labels = (("mine", gettext_lazy("Assigned to me, or for me to claim")), ("free", gettext_lazy("Unassigned")))
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "mine":
@@ -100,7 +98,7 @@ class MineFilter(YesNoFilter):
 
 
 class AssigneeFilter(TextFilter):
-    """By the name of the user who has them."""
+    """By the name of the assignee."""
 
     title = gettext_lazy("assignee")
     parameter_name = column = "assignee"
@@ -108,7 +106,7 @@ class AssigneeFilter(TextFilter):
 
 @admin.register(UserTask)
 class UserTaskAdmin(ProcessTableAdmin):
-    """Tasks that wait for somebody."""
+    """The admin of open user tasks."""
 
     list_display = ("task", "assignee", "process", "due", "priority", "age", "tenant_id")
     list_filter = (MineFilter, AssigneeFilter)

@@ -1,4 +1,4 @@
-"""What a process is: frozen dataclasses, their JSON, and the rules that they obey. Pure values.
+"""Process definitions: frozen dataclasses, their JSON, and the rules that they obey. Pure values.
 
 ``values`` says what may be computed, and ``parts`` what a node is made of. ``node``, ``flow`` and ``process`` are the
 graph. The readers of BPMN and the builder of flows make a ``Process``; ``validate`` says what is wrong with it, by

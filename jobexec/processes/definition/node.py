@@ -51,7 +51,7 @@ EVENTS = frozenset({Kind.START_EVENT, Kind.CATCH_EVENT, Kind.THROW_EVENT, Kind.B
 
 @dataclass(frozen=True)
 class Node:
-    """One element that a token can stand at. Its flows are found by the process, not here.
+    """An element that a token can be at. Its flows are found by the process, not here.
 
     ====================  ==============================================================================
     field                 in BPMN

@@ -171,7 +171,8 @@ class Loop:
     ``results``         ``outputCollection``: the variable that gets the list of all of them
     ``completion``      ``completionCondition``
     ``first``           the ``loopCounter`` of the first instance: 0 in Camunda 7 and Flowable, 1 in Zeebe
-    ``batch``           a flow's ``map`` over a long list: one batch of jobs with counters, no token for each
+    ``batch``           of a flow's ``map``: a list with more items than this is one batch of jobs with counters,
+                        without a token for each item; None for never
     ``jobs``            job options on ``multiInstanceLoopCharacteristics`` itself: of each instance inside. Those
                         of the node are of the body
     ==================  ================================================================================
@@ -185,7 +186,7 @@ class Loop:
     results: str | None = None
     completion: Expression | None = None
     first: int = 0
-    batch: bool = False
+    batch: int | None = None
     jobs: JobOptions = DEFAULTS
 
 
@@ -217,7 +218,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a user task shows, and to whom. All fields may be expressions.
+    """The form of a user task, and its assignee and candidates. All fields may be expressions.
 
     ``camunda:assignee``, ``candidateUsers``, ``candidateGroups``, ``dueDate``, ``followUpDate``, ``priority`` and
     ``formKey``, or the elements of Zeebe with these names. ``fields`` is ``camunda:formData`` as JSON: a list of

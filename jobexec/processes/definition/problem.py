@@ -1,4 +1,4 @@
-"""What is wrong with a definition."""
+"""Problems of a definition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One thing that is wrong, at one element of a model."""
+    """One problem of one element of a model."""
 
     element: str
     message: str

@@ -1,4 +1,4 @@
-"""A process: nodes, the flows between them, and what is asked of them at run time."""
+"""A process: nodes, the flows between them, and queries about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says what is wrong with a definition: every rule, with the id and the line of the element."""
+"""Validate a definition by all rules; problems have the id and the line of the element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves the tokens of process instances. Pure Python: what it changes is a value that somebody else stores.
+"""Moves the tokens of process instances. Pure Python: the changes are values, which the caller stores.
 
 ``step(rows, event, environment)`` makes one step: from one event (``inputs``) until every token waits again. It gets
 the rows of a call hierarchy (``tokens.Tokens``), all of them, and gives back what changed (``tokens.Changes``). It

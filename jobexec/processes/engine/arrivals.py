@@ -86,7 +86,7 @@ def _give_outputs(moves: Moves, token: Token, node: Node) -> None:
 
 
 def depart(moves: Moves, token: Token) -> None:
-    """The token leaves: to its multi-instance, to whoever asked for a compensation, or by its flows."""
+    """The token leaves: to its multi-instance, to the event that threw a compensation, or by its flows."""
     node = moves.node(token)
     if token.is_inner and node.loop is not None:
         loops.one_is_over(moves, token, node.loop)

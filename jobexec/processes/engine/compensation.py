@@ -80,7 +80,7 @@ def throw(moves: Moves, token: Token, node: Node) -> None:
 
 
 def undo_next(moves: Moves, thrower: Place) -> None:
-    """The latest activity that is not undone yet; if there is none, whoever asked for it goes on."""
+    """The latest activity that is not undone yet; if there is none, the event that threw the compensation continues."""
     memory = _latest_of_all(moves, thrower)
     if memory is not None:
         _undo(moves, memory, thrower)
@@ -132,7 +132,7 @@ def _undo(moves: Moves, memory: Token, thrower: Place) -> None:
 
 
 def is_undone(moves: Moves, token: Token) -> None:
-    """A compensation handler is done: the next one, please."""
+    """A compensation handler has ended: run the next one."""
     thrower = moves.rows.find(UUID(token.data["thrower"]))
     moves.rows.remove(token)
     if thrower is not None:

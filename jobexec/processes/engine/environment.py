@@ -1,4 +1,4 @@
-"""What the engine asks of the world around it."""
+"""The interface through which the engine reaches its environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors, failures and escalations: who catches them."""
+"""Errors, failures and escalations, and the events that catch them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def throw_error(moves: Moves, token: Token, error: BpmnError, during: Do = Do.BE
         _leave_behind(moves, token)
         _catch(moves, *found, code=error.code, text=error.message, variables=error.variables)
     elif moves.node(token).kind is Kind.USER_TASK and token.activity is not None:
-        raise UncaughtError(token.element, f"Nobody catches the error {error}.")
+        raise UncaughtError(token.element, f"Nothing catches the error {error}.")
     else:
         token.data = {**token.data, "again": _again(moves, token, during).name}
-        moves.report(token, "unhandledError", f"Nobody catches the error {error}.")
+        moves.report(token, "unhandledError", f"Nothing catches the error {error}.")
 
 
 def _again(moves: Moves, token: Token, during: Do) -> Do:
@@ -50,7 +50,7 @@ def _leave_behind(moves: Moves, token: Token) -> None:
 
 
 def fail(moves: Moves, token: Token, message: str) -> bool:
-    """The job of a token failed for good. Returns whether somebody catches that."""
+    """The job of a token failed for good. Returns whether an event catches that."""
     found = _catcher(moves, token, lambda catchers: _by_code(catchers, Trigger.FAILURE, None))
     if found is not None:
         token.job = None

@@ -1,4 +1,4 @@
-"""What a step can end with instead of a result."""
+"""Exceptions that end a step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TooManyMoves(StepError):
 
 
 class UncaughtError(StepError):
-    """Nobody catches the error that a user's task ended with."""
+    """Nothing catches the error that a user's task ended with."""
 
 
 class NoCondition(StepError):
@@ -47,8 +47,8 @@ class NoName(StepError):
 
 
 class BadLoop(StepError):
-    """The cardinality is no number, or the collection no list."""
+    """The cardinality is not a number, or the collection not a list."""
 
 
 class BadChange(StepError):
-    """What an operator wants to change by hand does not fit the process, or where its instance stands."""
+    """A modification does not fit the process or the current state of its instance."""

@@ -1,4 +1,4 @@
-"""What can happen to process instances: the events that a step begins with."""
+"""Inputs of a step: the events that can happen to process instances."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from uuid import UUID
 
 
 class Change(StrEnum):
-    """What a command does."""
+    """The kind of change that a command makes."""
 
     CANCEL = "cancel"
-    """All that stands at an element is gone."""
+    """Removes everything at an element."""
     BEFORE = "before"
-    """A new token comes to an element."""
+    """Creates a token that enters an element."""
     AFTER = "after"
-    """A new token leaves an element, as if it were done."""
+    """Creates a token that leaves an element, as if it were completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class JobDone:
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """A job that a token waits for has no retries left. Not accepted if nobody catches that: it is a dead letter."""
+    """A job that a token waits for has no retries left. Not accepted if no event catches that: it is a dead letter."""
 
     token: UUID
     job: UUID
@@ -117,7 +117,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """An operator lets an element with an incident do again what failed.
+    """An operator retries the failed step of an element with an incident.
 
     An element that begins again also begins its boundary timers again.
     """
@@ -138,7 +138,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Modified:
-    """An operator changes where an instance stands. If nothing is left of it, it is cancelled for this reason."""
+    """An operator modifies an instance. If nothing is left of it, it is cancelled for this reason."""
 
     instance: UUID
     commands: tuple[Command, ...]

@@ -1,4 +1,4 @@
-"""Joins: the parallel one by counting flows, the inclusive one by asking who can still come."""
+"""Joins: the parallel one counts flows, the inclusive one checks which tokens can still arrive."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def inclusive(moves: Moves, token: Token, node: Node) -> None:
 
 
 def settle(moves: Moves) -> bool:
-    """Let one inclusive join go on that nobody else can reach; false if there is none."""
+    """Continue one inclusive join that no other token can reach; false if there is none."""
     if not any(moves.process(instance).has_inclusive_joins for instance in moves.rows.instances.values()):
         return False
     asked: set[tuple[object, str]] = set()

@@ -17,7 +17,7 @@ def begin(moves: Moves, token: Token, node: Node) -> None:
     assert node.loop is not None
     moves.arrive(token)
     total, items = _extent(moves, token, node, node.loop)
-    if node.loop.batch:
+    if node.loop.batch is not None and total > node.loop.batch:
         arm_all(moves, token, node)
         _begin_batch(moves, token, node, items)
         return
@@ -41,7 +41,7 @@ def _extent(moves: Moves, token: Token, node: Node, loop: Loop) -> tuple[int, li
     if loop.collection is not None:
         items = moves.value(token, loop.collection)
         if not isinstance(items, list | tuple):
-            raise BadLoop(node.id, f"Its collection is no list, but {type(items).__name__}.")
+            raise BadLoop(node.id, f"Its collection is not a list, but {type(items).__name__}.")
         return len(items), list(items)
     return _count(node, moves.value(token, loop.cardinality)), []
 
@@ -50,7 +50,7 @@ def _count(node: Node, found: Any) -> int:
     try:
         number = int(found)
     except (TypeError, ValueError):
-        raise BadLoop(node.id, f"Its cardinality is no number, but {found!r}.") from None
+        raise BadLoop(node.id, f"Its cardinality is not a number, but {found!r}.") from None
     if number < 0:
         raise BadLoop(node.id, f"Its cardinality is {number}.")
     return number
@@ -60,6 +60,7 @@ def _begin_batch(moves: Moves, token: Token, node: Node, items: list[Any]) -> No
     assert node.work is not None and node.loop is not None and node.work.mode is Mode.OUTSIDE
     calls = [_arguments(moves, token, node.loop, node.work, index, item) for index, item in enumerate(items)]
     payload = {"handler": node.work.handler, "calls": calls}
+    token.data = {**token.data, "batch": True}
     moves.wait_for_job(token, JobKind.BATCH, State.OUTSIDE, payload=payload)
 
 

@@ -1,4 +1,4 @@
-"""What an operator changes by hand: tokens that are gone, and others that begin or leave elements (Camunda's rules)."""
+"""Operators' modifications: remove tokens, and create tokens that enter or leave elements (Camunda's rules)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def modify(moves: Moves, event: Modified) -> bool:
     apply(moves, instance, event.commands)
     if not moves.rows.active(instance):
         if instance.parent is not None:
-            raise BadChange(event.commands[-1].element, "Nothing would be left of this instance, which was called.")
+            raise BadChange(
+                event.commands[-1].element, "Nothing would be left of this instance, and another instance waits for it."
+            )
         end_instance(moves, instance, InstanceState.CANCELLED, reason=event.reason)
     return True
 
@@ -61,7 +63,7 @@ def _cancel_all(moves: Moves, instance: Instance, node: Node, activity: UUID | N
         if activity is None or activity in (token.activity, token.id)
     ]
     if not standing:
-        raise BadChange(node.id, "Nothing stands at this element that could be cancelled.")
+        raise BadChange(node.id, "Nothing at this element can be cancelled.")
     for token in standing:
         if token.alive:  # the instances of a multi-instance go with its body
             _cancel_one(moves, token)
@@ -91,7 +93,7 @@ def refusal(process: Process, node: Node, change: Change) -> str | None:
         around is not None and around.by_event and node.kind is Kind.START_EVENT and node.trigger is not None
     )
     if change is Change.BEFORE and (node.attached_to is not None or waits):
-        return "It begins when its event happens, and cannot be started."
+        return "It begins when its event happens and cannot be started."
     if node.for_compensation:
         return "It begins by a compensation, and cannot be started."
     if change is Change.AFTER and node.kind is Kind.EVENT_BASED_GATEWAY:
@@ -122,7 +124,7 @@ def _scope(moves: Moves, instance: Instance, node: Node, inside: UUID | None) ->
         and (inside in (None, instance.id) or _is_within(moves, token, inside))
     ]
     if len(found) > 1:
-        raise BadChange(node.id, f"{around.id} runs {len(found)} times, so it is not clear in which of them to start.")
+        raise BadChange(node.id, f"{around.id} runs {len(found)} times, so it is ambiguous where to start.")
     if found:
         return found[0]
     if around.loop is not None:

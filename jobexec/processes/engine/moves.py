@@ -1,4 +1,4 @@
-"""What all behaviours share: the rows, the environment, and what is still to be done in this step.
+"""The state shared by all behaviours: the rows, the environment, and what is still to be done in this step.
 
 A behaviour does not call another: it pushes what comes next onto the agenda, and the loop of the step takes it from
 there. So a process of a thousand elements needs no deep stack, and what was removed meanwhile is not done.
@@ -77,7 +77,7 @@ class Moves:
         return self._processes[id]
 
     def node(self, token: Token) -> Node:
-        """Where a token stands."""
+        """The element that a token is at."""
         return self.process(token).node(token.element)
 
     def options(self, token: Token) -> JobOptions:

@@ -12,7 +12,7 @@ from ..definition import TimerKind
 
 
 class State(StrEnum):
-    """What a token does."""
+    """The state of a token."""
 
     MOVING = "moving"
     """Only within a step: when it ends, no token moves."""
@@ -70,7 +70,7 @@ class Instance:
 
 @dataclass(slots=True)
 class Token:
-    """An execution: it stands at an element. ``parent`` is the scope around it: a token or the instance.
+    """An execution, which is at an element. ``parent`` is the scope around it: a token or the instance.
 
     ``data`` has, of the body of a multi-instance, ``total``, ``done``, ``active``, ``results`` and ``items``; of an
     instance inside it ``counter``; of what is COMPENSABLE ``order``; of a compensation that runs ``thrower``, and of
@@ -162,7 +162,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class UserTask:
-    """A task for people; its form is evaluated."""
+    """An open user task; its form is evaluated."""
 
     id: UUID
     instance: UUID

@@ -148,7 +148,7 @@ def _job_failed(moves: Moves, event: JobFailed) -> bool:
 
 
 def _working_token(moves: Moves, token: UUID, activity: UUID) -> Token | None:
-    """A token whose activity somebody else works on: a worker, a handler outside, a user."""
+    """A token whose activity is in progress elsewhere: at a worker, in a handler outside the step, with a user."""
     found = moves.rows.tokens.get(token)
     if found is None or found.activity != activity or found.state not in (State.OUTSIDE, State.WAITING):
         return None

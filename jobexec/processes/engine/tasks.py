@@ -1,4 +1,4 @@
-"""Tasks: what runs in the step, what runs elsewhere, and what waits for somebody."""
+"""Tasks: those that run in the step, those that run elsewhere, and those that wait for a user."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def take_result(moves: Moves, token: Token, node: Node, result: Any) -> None:
     Where a multi-instance collects results, the variable stays inside: each of its instances has its own.
     """
     name = node.work.result_variable if node.work is not None else None
-    if node.loop is not None and node.loop.batch:
+    if token.data.get("batch") and node.loop is not None:
         name = node.loop.results or name
     if name is not None:
         if token.is_inner and node.loop is not None and node.loop.results is not None:

@@ -47,6 +47,8 @@ class Changes:
     gone_subscriptions: list[UUID] = field(default_factory=list)
     new_jobs: list[Job] = field(default_factory=list)
     cancelled_jobs: list[UUID] = field(default_factory=list)
+    gone_batches: list[UUID] = field(default_factory=list)
+    """Tokens that are gone, and have waited for a batch."""
     disarmed: list[tuple[UUID, str | None]] = field(default_factory=list)
     new_tasks: list[UserTask] = field(default_factory=list)
     history: list[ActivityInstance] = field(default_factory=list)
@@ -160,7 +162,7 @@ class Tokens:
         return token
 
     def touch(self, place: Place) -> None:
-        """Say that a row has changed."""
+        """Mark a row as changed."""
         self._touched[place.id] = place
 
     def remove(self, token: Token) -> None:
@@ -172,6 +174,8 @@ class Tokens:
         del self._children[token.parent][token.id]
         if token.id in self._stored_tokens:
             self._gone.append(token.id)
+            if token.data.get("batch"):
+                self.changes.gone_batches.append(token.id)
 
     def add_instance(self, instance: Instance) -> Instance:
         self.instances[instance.id] = instance

@@ -62,7 +62,7 @@ class Evaluation:
     def charge_text(self, length: int) -> None:
         """Pay for a text of so many characters."""
         if length > MAX_TEXT:
-            raise LimitExceeded(f"a text has more than {MAX_TEXT:,} characters")
+            raise LimitExceeded(f"a string has more than {MAX_TEXT:,} characters")
         self.charge(length // CHARACTERS_PER_OPERATION)
 
     def lookup(self, name: str) -> Value:

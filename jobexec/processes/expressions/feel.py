@@ -113,7 +113,7 @@ def _read_string(text: str) -> str:
     try:
         return content.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
-        raise ValueError("half a surrogate pair is no character") from None
+        raise ValueError("half a surrogate pair is not a character") from None
 
 
 def _unescaped(found: re.Match[str]) -> str:
@@ -121,7 +121,7 @@ def _unescaped(found: re.Match[str]) -> str:
         return _SHORT.get(found["short"], found["short"])
     code = int(found["four"] or found["six"], 16)
     if code > 0x10FFFF:
-        raise ValueError(f"{found[0]!r} is no character")
+        raise ValueError(f"{found[0]!r} is not a character")
     return chr(code)
 
 

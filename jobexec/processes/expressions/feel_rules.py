@@ -1,4 +1,4 @@
-"""What the parts of a FEEL expression mean: three-valued logic, and null instead of errors.
+"""The semantics of FEEL expressions: three-valued logic, and null instead of errors.
 
 Only limits, values that are none, and functions of the project raise.
 """

@@ -147,7 +147,7 @@ def parse(source: str) -> Node:
             literal, at = literal + found[0][1:], found.end()
             continue
         if mark not in ("", found["mark"]):
-            raise InvalidExpression("${...} and #{...} cannot be mixed in one text", source, found.start())
+            raise InvalidExpression("${...} and #{...} cannot be mixed in one string", source, found.start())
         mark = found["mark"]
         parser = _JuelParser(source, _LEXER.tokens(source, found.end(), "}"))
         if literal:
@@ -219,7 +219,9 @@ class _JuelParser(Parser):
             return Call(name, self._arguments(), position=position)
         if not self.at("."):
             if name in OBJECTS:
-                raise self.error(f"{name!r} is no value; expected one of its properties, such as {name}.id", position)
+                raise self.error(
+                    f"{name!r} is not a value; expected one of its properties, such as {name}.id", position
+                )
             return Name(name, position=position)
         return self._dotted(name, position)
 

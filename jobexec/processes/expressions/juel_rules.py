@@ -1,4 +1,4 @@
-"""What the operators of JUEL mean: the coercions of the Unified Expression Language 2.2, on JSON.
+"""The semantics of JUEL's operators: the coercions of the Unified Expression Language 2.2, on JSON.
 
 A missing variable is an error; a missing property is null. Where Java would compute with infinity, here is an error,
 because JSON has none.
@@ -135,7 +135,7 @@ def to_text(value: Value) -> str:
     if kind(value) in (DATE, TIME, DATE_TIME):
         return str(value.isoformat())
     if kind(value) == RANGE:
-        raise EvaluationError("a range has no text")
+        raise EvaluationError("a range cannot be converted to a string")
     return format_duration(value)
 
 

@@ -83,5 +83,5 @@ def check_source(source: str) -> None:
 
 def _unreadable(character: str) -> str:
     if character in "\"'":
-        return f"the text that begins with {character} has no end"
+        return f"the string that begins with {character} has no end"
     return f"unexpected character {character!r}"

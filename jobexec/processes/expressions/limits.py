@@ -1,4 +1,4 @@
-"""What an expression may cost. A model is input from outside; no expression may stop the process that evaluates it."""
+"""Limits of evaluation. A model is input from outside; no expression may stop the process that evaluates it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parsers of both languages share: a stream of tokens, binding powers, limits, errors with positions."""
+"""The base of the parsers of both languages: a stream of tokens, binding powers, limits, errors with positions."""
 
 from __future__ import annotations
 

@@ -109,5 +109,5 @@ def _no_value(value: object) -> EvaluationError:
 
 def check_text(text: str) -> str:
     if len(text) > MAX_TEXT:
-        raise LimitExceeded(f"a text has more than {MAX_TEXT:,} characters")
+        raise LimitExceeded(f"a string has more than {MAX_TEXT:,} characters")
     return text

@@ -111,7 +111,7 @@ class Step(Element):
 
 
 class Wait(Element):
-    """A wait for a message or a time. In ``after=`` it means that the message came, or that the time has passed."""
+    """A wait for a message or a time. In ``after=`` it means that the message has come, or that the time has passed."""
 
     def __init__(self, *of: Any, message: str | None, key: Value, timeout: Value) -> None:
         super().__init__(*of)
@@ -134,21 +134,21 @@ class Wait(Element):
 
 
 class Choice(Element):
-    """A choice: it takes the first way whose condition holds, or ``otherwise``, or ends if nothing comes after that."""
+    """A choice: it takes the first branch whose condition is true, or ``otherwise``, which may have no steps."""
 
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
         self.conditions: list[Term] = []
 
     def when(self, condition: Term) -> Edge:
-        """For ``after=``: this condition holds, and none of the earlier conditions of this choice does."""
+        """For ``after=``: this condition is true, and none of the earlier conditions of this choice is."""
         self.conditions.append(self.flow._condition(self.id, condition))
         self.flow._check_known(self)
         return Edge(self, len(self.conditions) - 1)
 
     @property
     def otherwise(self) -> Edge:
-        """For ``after=``: none of the conditions of this choice holds."""
+        """For ``after=``: none of the conditions of this choice is true."""
         return Edge(self, "otherwise")
 
     def sources(self) -> Iterable[Term]:
@@ -170,7 +170,7 @@ class Flow:
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, str) or not 0 < len(self.key) <= _LONGEST:
-            raise _problem("flow", f"Its name is a text of 1 to {_LONGEST} characters, not {self.key!r}.")
+            raise _problem("flow", f"Its name is a string of 1 to {_LONGEST} characters, not {self.key!r}.")
         for name in self.variables:
             self._check_name(name)
         self._ids = {*_RESERVED, *self.variables}
@@ -191,10 +191,9 @@ class Flow:
         """Add a step that calls a function: a ``@job``, a task of django.tasks, or a call made by ``.s()``.
 
         The step begins when all steps in ``after`` are over or skipped, and at least one of them was not skipped.
-        Without ``after`` it begins with the flow. If the condition ``when`` does not hold, the engine skips the step,
-        and the steps that come only after it. The call ``compensate`` undoes the step if the flow is cancelled.
-        Arguments may contain results of earlier steps. ``name`` is the id of the step, by default the name of the
-        function.
+        Without ``after``, it begins with the flow. If the condition ``when`` is false, the engine skips the step, and
+        the steps that come only after it. The call ``compensate`` undoes the step if the flow is cancelled. Arguments
+        may contain results of earlier steps. ``name`` is the id of the step, by default the name of the function.
         """
         return self.add_call(job, args, kwargs, after, when, compensate, name, over=None)
 
@@ -211,8 +210,8 @@ class Flow:
     ) -> Step:
         """Add a step that calls a function for each item of the list ``over``, in parallel. Its result is a list.
 
-        Without other arguments the function gets the item. Otherwise write :data:`item` in the arguments where the
-        item belongs, and :data:`index` for its number.
+        Without other arguments, the function gets the item. Otherwise, put :data:`item` in the arguments where you want
+        the item, and :data:`index` where you want its number.
         """
         if not isinstance(over, Term | list | tuple):
             raise _problem("map", f"over: expected a list or the result of a step, got {over!r}.")
@@ -234,7 +233,7 @@ class Flow:
         if not isinstance(message, str) or not message:
             raise _problem("wait", f"Expected the name of a message, got {message!r}.")
         if not isinstance(key, Term | str | int) or key == "" or isinstance(key, bool):
-            raise _problem("wait", f"key: expected a text, a number or the result of a step, got {key!r}.")
+            raise _problem("wait", f"key: expected a string, a number or the result of a step, got {key!r}.")
         key = key if isinstance(key, Term) else str(key)
         of = self._new(name, message, after, when)
         return self._added(Wait(*of, message=message, key=key, timeout=_duration("wait", timeout)))
@@ -304,7 +303,7 @@ class Flow:
             message = f"A name is a letter or _ and then letters, digits or _, {_LONGEST} at most; got {name!r}."
             raise _problem("flow", message)
         if name in _RESERVED or keyword.iskeyword(name):
-            raise _problem(name, "This name has a meaning of its own; choose another one.")
+            raise _problem(name, "This name is reserved; choose another one.")
 
     def _edges(self, id: str, after: After) -> tuple[Edge, ...]:
         if isinstance(after, Element | Edge):
@@ -315,7 +314,7 @@ class Flow:
             if not isinstance(edge, Edge):
                 raise _problem(id, f"after: expected a step, or steps, of this flow, got {each!r}.")
             if edge.element.flow is not self:
-                raise _problem(id, f"after: {edge.element!r} is of another flow.")
+                raise _problem(id, f"after: {edge.element!r} belongs to another flow.")
             if isinstance(edge.element, Choice) and edge.way == "done":
                 raise _problem(id, f"after: expected one of the ways out of {edge.element.id!r}: .when(…), .otherwise.")
             if edge not in edges:
@@ -325,13 +324,13 @@ class Flow:
     def _condition(self, id: str, condition: Any) -> Term:
         if not isinstance(condition, Term):
             message = f"when: expected a condition on results of steps, got {condition!r}."
-            raise _problem(id, f"{message} What is known already can be decided by an if of Python.")
+            raise _problem(id, f"{message} If the answer is already known, use an if statement of Python.")
         self._check_term(id, condition)
         return condition
 
     def _check_term(self, id: str, term: Term) -> None:
         if term.flow is not None and term.flow is not self:
-            raise _problem(id, f"{term!r} is of another flow.")
+            raise _problem(id, f"{term!r} belongs to another flow.")
 
     def _check_known(self, element: Element) -> None:
         """A result is there if its step comes before, by whatever way."""
@@ -364,7 +363,7 @@ class Flow:
         from .compiling import compiled
 
         if self.instance is not None:
-            raise _problem("flow", f"It has been started already, as {self.instance.pk}.")
+            raise _problem("flow", f"It has already been started, as {self.instance.pk}.")
         process, variables = compiled(self)
         database = using or router.db_for_write(_instances())
         try:

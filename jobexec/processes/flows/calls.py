@@ -97,7 +97,7 @@ def _job_options(function: JobFunction[Any, Any], options: Mapping[str, Any]) ->
     for name in given:
         if name not in _OF_ACTIVITY:
             message = (
-                f"The option {name!r} is one of the function's declaration; steps can have {', '.join(_OF_ACTIVITY)}."
+                f"The option {name!r} belongs to the function's declaration; steps can have {', '.join(_OF_ACTIVITY)}."
             )
             raise InvalidProcess([Problem(named(function.name), message)])
     return JobOptions(

@@ -25,7 +25,7 @@ class Canvas:
     parts: tuple[Part, ...]
 
     def flow(self, key: str = "", **options: Any) -> Flow:
-        """It as a flow, which can get more steps before it is started."""
+        """Return it as a flow, which can get more steps before it is started."""
         flow = Flow(key or type(self).__name__.lower(), **options)
         self.add_to(flow, (), None)
         return flow
@@ -73,7 +73,7 @@ def parallel(*parts: Part) -> Parallel:
 
 def _checked(name: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
     if not parts:
-        raise InvalidProcess([Problem(name, "Expected one part at least.")])
+        raise InvalidProcess([Problem(name, "Expected at least one part.")])
     return parts
 
 

@@ -47,7 +47,7 @@ def compiled(flow: builder.Flow) -> tuple[Process, dict[str, Any]]:
     if not flow.elements:
         raise InvalidProcess([Problem(flow.key, "It has no steps.")])
     if len(flow.elements) > _MOST:
-        raise InvalidProcess([Problem(flow.key, f"It has {len(flow.elements)} steps; {_MOST} are possible.")])
+        raise InvalidProcess([Problem(flow.key, f"It has {len(flow.elements)} steps; at most {_MOST} are allowed.")])
     shape = _Shape(flow)
     process = Process(
         key=flow.key,
@@ -132,13 +132,13 @@ class _Shape:
 
     def _loop(self, step: Step, work: Work) -> dict[str, Any]:
         over = step.over
-        is_long = isinstance(over, list | tuple) and len(over) > BATCH_FROM
+        is_short = isinstance(over, list | tuple) and len(over) <= BATCH_FROM
         loop = Loop(
             collection=self._kept(step.id, over),
             item=item.text,
             result=Expression(f"${{{_RETURNED}}}"),
             results=step.id,
-            batch=is_long and step.outside,
+            batch=BATCH_FROM if step.outside and not is_short else None,
             jobs=step.jobs if step.outside else replace(step.jobs, before=True),
         )
         return {
@@ -172,7 +172,7 @@ class _Shape:
         self._add_boundary(wait, "timed_out", Event(Trigger.TIMER, timer=TimerKind.DURATION, when=when))
         if not self._is_used(wait, "timed_out"):
             late = f"late.{wait.id}"
-            text = f"No message {wait.message} came in time."
+            text = f"No message {wait.message} arrived in time."
             self._add(late, Kind.END_EVENT, event=Event(Trigger.ERROR, code=TIMEOUT, text=text))
             self._connect(f"timed_out.{wait.id}", late)
 

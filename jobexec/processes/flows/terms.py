@@ -28,7 +28,7 @@ class Term:
 
     @property
     def expression(self) -> Expression:
-        """It as an expression of a definition."""
+        """Return it as an expression of a definition."""
         return Expression(f"${{{self.text}}}")
 
     def __getitem__(self, key: str | int) -> Term:
@@ -37,7 +37,7 @@ class Term:
         return self._made(f"{self.text}[{literal(key)}]")
 
     def is_empty(self) -> Term:
-        """Whether the value is None, or an empty text, list or object. The result of a skipped step is None."""
+        """Whether the value is None, or an empty string, list or object. The result of a skipped step is None."""
         return self._made(f"(empty {self.text})")
 
     def __eq__(self, other: object) -> Term:  # type: ignore[override]
@@ -116,7 +116,7 @@ class Term:
         flow = self.flow
         for other in others:
             if flow is not None and other.flow is not None and other.flow is not flow:
-                raise _wrong(f"{self!r} and {other!r} are of different flows.")
+                raise _wrong(f"{self!r} and {other!r} belong to different flows.")
             flow = flow or other.flow
         return Term(text, self.sources.union(*(other.sources for other in others)), flow)
 
@@ -144,7 +144,7 @@ def literal(value: object) -> str:
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
     raise _wrong(
-        f"A condition compares with a text, a number, True, False, None or another result, not with {value!r}."
+        f"A condition compares with a string, a number, True, False, None or another result, not with {value!r}."
     )
 
 

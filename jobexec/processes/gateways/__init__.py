@@ -1,7 +1,7 @@
-"""The calls about processes in the doors for other languages: Zeebe over gRPC, Camunda 8 and Camunda 7 over REST.
+"""Calls about processes for clients in other languages: Zeebe over gRPC, Camunda 8 and Camunda 7 over REST.
 
-``found`` looks for what clients name among what they may see, ``verbs`` are what they do, with the policy and the audit
-log, ``awaiting`` waits for the end of an instance. ``grpc``, ``rest_v2`` and ``engine_rest`` are the doors.
+``found`` looks up the objects that clients name and may see. ``verbs`` implements the changes, with the policy and the
+audit log. ``awaiting`` waits for the end of an instance. ``grpc``, ``rest_v2`` and ``engine_rest`` are the gateways.
 """
 
 from __future__ import annotations

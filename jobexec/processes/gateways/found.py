@@ -1,4 +1,4 @@
-"""What clients name, among what they may see: a client sees the definitions and instances of its tenants."""
+"""Look up what clients name. A client sees the definitions and instances of its tenants."""
 
 from __future__ import annotations
 

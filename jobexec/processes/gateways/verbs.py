@@ -1,4 +1,4 @@
-"""What clients do with processes, each in a transaction; a policy may refuse it, and the audit log has it."""
+"""Verbs of clients on processes, each in a transaction, subject to the policy and recorded in the audit log."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def cancel(using: str, row: ProcessInstance, reason: str = "") -> None:
 
 
 def modify(using: str, row: ProcessInstance, commands: Sequence[Command], reason: str = "") -> None:
-    """Change where an instance stands, in one step. Raises InstanceOver, and StepError for what does not fit."""
+    """Modify an instance in one step. Raises InstanceOver, and StepError for what does not fit."""
     check_storable("reason", reason)
     _check_number(commands)
     modifying.modify_instance(row, commands, reason[:4000], using=using)
@@ -171,7 +171,7 @@ def correlate_message(
         note(using, "message", name, new={"instances": [str(id) for id in ids[:100]]}, tenant=tenant_id)
         rows = ProcessInstance.objects.using(using).in_bulk(ids)
     if not ids and all:
-        raise MismatchingMessage(f"The message {name!r} fits none that waits for it.")
+        raise MismatchingMessage(f"The message {name!r} matches no instance that waits for it.")
     return [rows[id] for id in ids if id in rows]
 
 

@@ -1,4 +1,4 @@
-"""What a service task or a listener sees of its process."""
+"""The context of a service task or a listener."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ def service_task(
 ) -> Callable[[F], F]:
     """Register the function of a service, send, script or business rule task, under the names that models use.
 
-    Models name it by ``camunda:delegateExpression="${ship}"``, ``camunda:class="org.acme.Ship"`` (an alias), or the
-    type of a ``zeebe:taskDefinition``. The function takes a :class:`~jobexec.processes.handlers.context.TaskContext`.
-    It runs in the transaction of its step, or in autocommit if the task has ``jobexec:transaction="outside"``. If it
-    returns a mapping, its items become variables.
+    Models refer to it with ``camunda:delegateExpression="${ship}"``, ``camunda:class="org.acme.Ship"`` (an alias), or
+    the type of a ``zeebe:taskDefinition``. The function takes a
+    :class:`~jobexec.processes.handlers.context.TaskContext`. It runs in the transaction of its step, or in autocommit
+    if the task has ``jobexec:transaction="outside"``. If it returns a mapping, its items become variables.
 
     ``transaction=False``: whatever a file says, it never runs in a step, but in a job without a transaction and without
-    a lock; then ``timeout`` may say how long, as for ``@job``. Raises ValueError and InvalidJob for wrong options.
+    a lock; ``timeout`` then limits its run, as for ``@job``. Raises ValueError and InvalidJob for invalid options.
     """
     if not isinstance(transaction, bool):
         raise ValueError(f"transaction: expected True or False, got {transaction!r}.")
@@ -69,7 +69,7 @@ def function(name: str) -> Callable[[F], F]:
 
 
 def listener(name: str, *, aliases: Sequence[str] = ()) -> Callable[[F], F]:
-    """Register a function that listeners of a model name. It takes a ListenerContext."""
+    """Register a function that the listeners in models refer to. It takes a ListenerContext."""
     return _registering(_listeners, "listener", (name, *aliases))
 
 
@@ -77,7 +77,7 @@ def _registering(table: dict[str, Callable[..., Any]], kind: str, names: Sequenc
     def register(function: F) -> F:
         for name in names:
             if not isinstance(name, str) or not name:
-                raise ValueError(f"The name of a {kind} is a text, not {name!r}.")
+                raise ValueError(f"The name of a {kind} is a string, not {name!r}.")
             known = table.setdefault(name, function)
             if known is not function:
                 raise DuplicateHandler(f"{name!r} is the name of two functions ({kind}): {known!r} and {function!r}.")

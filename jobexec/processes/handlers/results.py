@@ -1,4 +1,4 @@
-"""What may become a variable, and how large the variables of an instance may be."""
+"""Check results: which values may become variables, and how large the variables of an instance may be."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def checked(value: Any) -> Any:
 
 
 def not_kept(error: InvalidJob) -> DoNotRetry:
-    """What to raise for a function that has run, and whose result cannot be stored."""
+    """The exception for a function that has run, but whose result cannot be stored."""
     return DoNotRetry(f"It has run, but its result cannot be kept: {error}")
 
 
@@ -39,7 +39,9 @@ def check_variables(variables: Mapping[str, Any]) -> None:
     most = get_settings().processes.max_value_size
     for name, value in variables.items():
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
-            raise InvalidJob(f"The name of a variable is a text of 1 to {_LONGEST_NAME} characters, not {shown(name)}.")
+            raise InvalidJob(
+                f"The name of a variable is a string of 1 to {_LONGEST_NAME} characters, not {shown(name)}."
+            )
         check_json(name, value)
         size = _size(value)
         if size > most:

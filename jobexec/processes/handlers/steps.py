@@ -95,7 +95,9 @@ def _take_result(using: str, root: UUID, done: JobDone) -> None:
         raise results.not_kept(error) from error
     except Exception as error:
         if is_of_connection(error):  # the function has not failed: it runs again, and spends no retry
-            raise RetryIn(_PAUSE, "The database was away when its result was taken.", count=False) from error
+            raise RetryIn(
+                _PAUSE, "The database was not available when its result was recorded.", count=False
+            ) from error
         raise
 
 

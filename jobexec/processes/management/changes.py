@@ -24,47 +24,59 @@ Options = dict[str, Any]
 
 def add_arguments(actions: Any) -> None:
     """Add the actions to the command."""
-    cancelled = actions.add_parser("cancel", help="cancel an instance, or, as a batch of jobs, all of a process")
-    cancelled.add_argument("instance", nargs="?", help="its id")
+    cancelled = actions.add_parser("cancel", help="cancel an instance; or all of a process, as a batch of jobs")
+    cancelled.add_argument("instance", nargs="?", help="the id of the instance")
     cancelled.add_argument("--process", metavar="KEY", help="instead of an id: all running instances of this process")
-    cancelled.add_argument("--definition", metavar="ID", help="the same, of this version: the id of its definition")
-    cancelled.add_argument("--business-key", help="only those with this key")
-    cancelled.add_argument("--tenant", help="only those of this tenant")
+    cancelled.add_argument(
+        "--definition",
+        metavar="ID",
+        help="instead of an id: all running instances of this version, by the id of its definition",
+    )
+    cancelled.add_argument("--business-key", help="only instances with this business key")
+    cancelled.add_argument("--tenant", help="only instances of this tenant")
     cancelled.add_argument("--reason", default="")
-    for name, told in (("suspend", "hold the jobs of an instance or of a process"), ("activate", "undo suspend")):
+    for name, told in (
+        ("suspend", "suspend an instance or a process"),
+        ("activate", "activate an instance or a process that is suspended"),
+    ):
         held = actions.add_parser(name, help=told)
         held.add_argument("target", metavar="INSTANCE|KEY", help="the id of an instance, or the key of a process")
         held.add_argument("--version", type=int, help="only this version of the process")
-        held.add_argument("--tenant", help="only the process of this tenant ('': of none)")
-        held.add_argument("--at", type=moment, help="from then on")
+        held.add_argument("--tenant", help="only the process of this tenant; '' for the one without a tenant")
+        held.add_argument("--at", type=moment, help="when it takes effect; default: now")
         if name == "suspend":
-            held.add_argument("--until", type=moment, help="until then")
-            held.add_argument("--without-instances", action="store_true", help="leave running instances alone")
-    modified = actions.add_parser("modify", help="change where an instance stands; the order of the options counts")
-    modified.add_argument("instance", help="its id")
+            held.add_argument("--until", type=moment, help="when the suspension ends; default: no end")
+            held.add_argument("--without-instances", action="store_true", help="do not suspend running instances")
+    modified = actions.add_parser("modify", help="modify a running instance; the order of the options matters")
+    modified.add_argument("instance", help="the id of the instance")
     modified.set_defaults(commands=[])
     _add_commands(modified, {"--cancel": Change.CANCEL, "--before": Change.BEFORE, "--after": Change.AFTER})
-    modified.add_argument("--variables", type=json_object, default={}, help="a JSON object, set for what is started")
+    modified.add_argument(
+        "--variables", type=json_object, default={}, help="a JSON object: variables for the started elements"
+    )
     modified.add_argument("--reason", default="")
-    again = actions.add_parser("restart", help="start an instance like one that has ended")
-    again.add_argument("instance", help="the id of the one that has ended")
+    again = actions.add_parser("restart", help="restart an instance that has ended")
+    again.add_argument("instance", help="the id of the instance that has ended")
     again.set_defaults(commands=[])
     _add_commands(again, {"--before": Change.BEFORE, "--after": Change.AFTER})
     again.add_argument(
         "--variables",
         type=json_object,
         default={},
-        metavar="JSON",
-        help="a JSON object, in addition to those that it ended with",
+        help="a JSON object: variables in addition to those that it ended with",
     )
-    retried = actions.add_parser("retry", help="do again what has failed in an instance")
-    retried.add_argument("instance", help="its id")
-    retried.add_argument("--element", help="only at this element")
+    retried = actions.add_parser("retry", help="requeue the dead letters of an instance")
+    retried.add_argument("instance", help="the id of the instance")
+    retried.add_argument("--element", help="only those of this element")
     retried.add_argument("--retries", type=int, default=1)
 
 
 def _add_commands(parser: ArgumentParser, options: dict[str, Change]) -> None:
-    told = {Change.CANCEL: "end all that stands there", Change.BEFORE: "begin there", Change.AFTER: "go on from there"}
+    told = {
+        Change.CANCEL: "cancel everything active at the element",
+        Change.BEFORE: "start before the element",
+        Change.AFTER: "start after the element, as if it were completed",
+    }
     for name, change in options.items():
         parser.add_argument(
             name,
@@ -89,12 +101,12 @@ def _cancel(using: str, options: Options) -> str:
     }
     wanted = {name: value for name, value in filters.items() if value is not None}
     if (options["instance"] is None) == (not wanted):
-        raise CommandError("Expected the id of an instance, or options that say which ones are meant.", returncode=2)
+        raise CommandError("Expected the id of an instance, or options that select instances.", returncode=2)
     if options["instance"] is not None:
         cancel(id_in(options["instance"]), options["reason"], using=using)
         return "Cancelled."
     batch = cancel_all(ProcessInstance.objects.using(using).filter(**wanted), options["reason"])
-    return f"The batch {batch.id} cancels them: {batch.progress().total} jobs."
+    return f"The batch {batch.id} cancels them, with {batch.progress().total} jobs."
 
 
 def _suspend(using: str, options: Options) -> str:
@@ -107,7 +119,7 @@ def _suspend(using: str, options: Options) -> str:
         include_instances=not options["without_instances"],
         using=using,
     )
-    return f"Suspended; {moved} jobs moved now."
+    return f"Suspended; {moved} jobs were moved."
 
 
 def _activate(using: str, options: Options) -> str:
@@ -139,7 +151,7 @@ def _restart(using: str, options: Options) -> str:
 
 def _retry(using: str, options: Options) -> str:
     count = set_retries(id_in(options["instance"]), options["retries"], element=options["element"], using=using)
-    return f"{count} dead letters have retries again."
+    return f"{count} dead letters were requeued."
 
 
 CHANGES: dict[str, Callable[[str, Options], str]] = {
@@ -153,7 +165,7 @@ CHANGES: dict[str, Callable[[str, Options], str]] = {
 
 
 def id_in(text: str) -> UUID:
-    """The id that an argument is. Raises CommandError."""
+    """Parse an id from an argument. Raises CommandError."""
     id = as_id(text)
     if id is None:
         raise CommandError(f"Expected the id of an instance, got {text!r}.", returncode=2)

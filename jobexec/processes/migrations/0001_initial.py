@@ -20,7 +20,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(default=jobexec.identifiers.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('name', models.CharField(blank=True, default='', max_length=255)),
-                ('source', models.CharField(blank=True, default='', help_text='The app or client it came from.', max_length=255)),
+                ('source', models.CharField(blank=True, default='', help_text='The app or client that deployed it.', max_length=255)),
                 ('tenant_id', jobexec.models.fields.NameField(blank=True, default='', max_length=64)),
                 ('deploy_user', models.CharField(blank=True, default='', max_length=255)),
                 ('deploy_time', models.DateTimeField(default=jobexec.clock.now)),
@@ -153,7 +153,7 @@ class Migration(migrations.Migration):
                 ('deployment_id', models.UUIDField(blank=True, db_index=True, null=True)),
                 ('resource_id', models.UUIDField(blank=True, null=True)),
                 ('model', models.TextField()),
-                ('code_deployment', models.CharField(blank=True, default='', help_text='The deployment of the code that has its handlers.', max_length=100)),
+                ('code_deployment', models.CharField(blank=True, default='', help_text='The code deployment that contains its handlers.', max_length=100)),
                 ('deploy_time', models.DateTimeField(default=jobexec.clock.now)),
             ],
             options={

@@ -1,4 +1,4 @@
-"""The tables of process definitions and of what runs of them."""
+"""The tables of process definitions and their instances."""
 
 from __future__ import annotations
 

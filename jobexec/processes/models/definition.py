@@ -1,4 +1,4 @@
-"""What was deployed: files, and the processes in them; also the shapes of flows."""
+"""Deployments: files, and the processes in them; also the shapes of flows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ class ProcessDeployment(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     key = models.BigIntegerField(unique=True, null=True, blank=True)
     name = models.CharField(max_length=255, blank=True, default="")
-    source = models.CharField(max_length=255, blank=True, default="", help_text=_("The app or client it came from."))
+    source = models.CharField(
+        max_length=255, blank=True, default="", help_text=_("The app or client that deployed it.")
+    )
     tenant_id = NameField(max_length=64, blank=True, default="")
     deploy_user = models.CharField(max_length=255, blank=True, default="")
     deploy_time = models.DateTimeField(default=clock.now)
@@ -69,7 +71,7 @@ class ProcessDefinition(models.Model):
     resource_id = models.UUIDField(null=True, blank=True)
     model = models.TextField()
     code_deployment = models.CharField(
-        max_length=100, blank=True, default="", help_text=_("The deployment of the code that has its handlers.")
+        max_length=100, blank=True, default="", help_text=_("The code deployment that contains its handlers.")
     )
     deploy_time = models.DateTimeField(default=clock.now)
 

@@ -1,4 +1,4 @@
-"""What was done."""
+"""The history of processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs: instances, their executions and variables, and what they wait for.
+"""Running processes: instances, their executions and variables, and what they wait for.
 
 No foreign keys: they would lock the row of the instance with each insert. All rows of a call hierarchy have the id of
 its topmost instance, so that one statement of each table loads them.

@@ -1,4 +1,4 @@
-"""Tasks of people."""
+"""User tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobexec.models.fields import NameField
 
 
 class UserTaskQuerySet(QuerySet["UserTask"]):
-    """Tasks, and whose they are."""
+    """User tasks, filtered by user."""
 
     def for_user(self, user: Any) -> UserTaskQuerySet:
         """The tasks that a user has, or may claim: as a candidate, or as a member of a group."""
@@ -27,7 +27,7 @@ class UserTaskQuerySet(QuerySet["UserTask"]):
 
 
 class UserTask(models.Model):
-    """A task that waits for a person (ACT_RU_TASK). ``owner_id`` is its execution, ``assignee`` a user name.
+    """An open user task (ACT_RU_TASK). ``owner_id`` is its execution, ``assignee`` a user name.
 
     ``key`` is its number for clients of Camunda 8.
     """

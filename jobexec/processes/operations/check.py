@@ -1,4 +1,4 @@
-"""Look for rows of processes that do not fit together: what a step leaves behind always does."""
+"""Find inconsistent rows of processes. The rows that a step leaves are always consistent."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class Discrepancy(NamedTuple):
-    """One row that does not fit, and why. ``instance`` is its process instance."""
+    """One inconsistent row, with the reason. ``instance`` is its process instance."""
 
     instance: UUID
     message: str
 
 
 def check(*, using: str | None = None) -> list[Discrepancy]:
-    """All discrepancies. Rows that a running step changes meanwhile may be among them: look twice."""
+    """All discrepancies. Rows that a running step is changing may be among them: check twice."""
     database = using or router.db_for_write(ProcessInstance)
     looks = (_tokens_without_jobs, _jobs_without_tokens, _of_nobody, _of_ended, _empty_scopes, _stuck_at_joins)
     return [each for look in looks for each in look(database)]
@@ -44,7 +44,9 @@ def _tokens_without_jobs(using: str) -> Iterator[Discrepancy]:
             found |= set(table._base_manager.using(using).filter(pk__in=ids).values_list("pk", flat=True))
         for instance, element, job in page:
             if job not in found:
-                yield Discrepancy(instance, f"The execution at {element} waits for the job {job}, which is not there.")
+                yield Discrepancy(
+                    instance, f"The execution at {element} waits for the job {job}, which does not exist."
+                )
 
 
 def _jobs_without_tokens(using: str) -> Iterator[Discrepancy]:
@@ -111,11 +113,11 @@ def _empty_scopes(using: str) -> Iterator[Discrepancy]:
         standing = set(found.values_list("instance_id", flat=True))
         for pk in instances:
             if pk not in standing:
-                yield Discrepancy(pk, "The instance is running, and has no execution.")
+                yield Discrepancy(pk, "The instance is running, but has no execution.")
 
 
 def _stuck_at_joins(using: str) -> Iterator[Discrepancy]:
-    """Instances in which all have arrived at joins: nobody is left for whom a join could wait."""
+    """Instances in which all executions have arrived at joins: there is none left that a join could wait for."""
     rows = Execution.objects.using(using)
     arrived = rows.filter(state=State.JOINED.value).order_by("instance_id")
     for page in _pages(arrived.values_list("instance_id", flat=True).distinct()):
@@ -124,7 +126,9 @@ def _stuck_at_joins(using: str) -> Iterator[Discrepancy]:
         moving = set(others.values_list("instance_id", flat=True))
         for instance in page:
             if instance not in moving:
-                yield Discrepancy(instance, "All of its executions have arrived at joins, and nobody else can come.")
+                yield Discrepancy(
+                    instance, "All of its executions have arrived at joins, and no other execution can arrive."
+                )
 
 
 def _pages(rows: QuerySet[Any, T]) -> Iterator[list[T]]:

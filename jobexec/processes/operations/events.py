@@ -71,7 +71,7 @@ def correlated(
         answers = [deliver(using, pk, given, business_key=business_key or "", by_job=False) for pk in found]
         delivered = [id for id in answers if id is not None]
     if not all and not delivered:
-        raise MismatchingMessage(f"The message {message!r} fits none that still waits for it.")
+        raise MismatchingMessage(f"The message {message!r} matches no instance that still waits for it.")
     return delivered
 
 
@@ -83,7 +83,9 @@ def check_receivers(message: str, count: int, all: bool) -> None:
             "Restrict it by a key, or use publish_message() or signal(), which reach any number."
         )
     if not all and count != 1:
-        raise MismatchingMessage(f"The message {message!r} must fit one that waits for it; {count} do.")
+        raise MismatchingMessage(
+            f"The message {message!r} must match exactly one instance that waits for it; {count} do."
+        )
 
 
 def _fitting(

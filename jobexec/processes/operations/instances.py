@@ -25,13 +25,13 @@ INSTANCE = "processinstance"
 
 
 def note_instance(using: str, id: UUID, new: Mapping[str, Any]) -> None:
-    """Record what an operator does to an instance, in the transaction in which it is done."""
+    """Record an operator's action on an instance in the audit log, in the same transaction."""
     note(using, INSTANCE, id, new=new, tenant=tenant_of(ProcessInstance, using, id))
 
 
 @audited
 def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | None = None) -> None:
-    """Cancel an instance, and the instances that it called. A flow first undoes its finished steps, the last one first.
+    """Cancel an instance, and the instances that it called. A flow first compensates its steps, last first.
 
     Raises InstanceOver if the instance has ended. Raises it, too, if another instance called it: cancel that one.
     """
@@ -41,7 +41,7 @@ def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | N
         if done is not None:
             note_instance(database, id, {"reason": reason})
     if done is None:
-        raise InstanceOver(f"The process instance {id} has ended, is not there, or was called by another one.")
+        raise InstanceOver(f"The process instance {id} has ended, does not exist, or was called by another one.")
 
 
 @audited
@@ -50,7 +50,7 @@ def set_retries(
 ) -> int:
     """Requeue the dead letters of an instance, or of one of its elements, with this number of retries.
 
-    Closes their incidents. Returns the number of dead letters. Raises InvalidJob for a wrong number of retries.
+    Closes their incidents. Returns the number of dead letters. Raises InvalidJob for an invalid number of retries.
     """
     database, id = which(instance, ProcessInstance, using)
     dead = DeadLetterJob.objects.using(database).filter(process_instance_id=str(id))
@@ -62,7 +62,7 @@ def set_retries(
 
 @audited
 def set_variables(instance: ProcessInstance | UUID, variables: Mapping[str, Any], *, using: str | None = None) -> None:
-    """Set variables of a running instance. No step of the instance runs meanwhile. Raises InstanceOver."""
+    """Set variables of a running instance, while no step of the instance runs. Raises InstanceOver."""
     database, id = which(instance, ProcessInstance, using)
     given = dict(variables)
     check_variables(given)
@@ -72,4 +72,4 @@ def set_variables(instance: ProcessInstance | UUID, variables: Mapping[str, Any]
         if done:
             note_instance(database, id, given)
     if not done:
-        raise InstanceOver(f"The process instance {id} has ended, or is not there.")
+        raise InstanceOver(f"The process instance {id} has ended or does not exist.")

@@ -45,10 +45,10 @@ def _of_node(process: Process, node: Node) -> Iterator[dict[str, Any]]:
     if node.trigger is Trigger.MESSAGE and node.event is not None and node.event.key is not None:
         yield _row(process, node, MESSAGE, RECEIVE, node.jobs)
     if node.work is not None and _is_outside(node.work):
-        batch = node.loop is not None and node.loop.batch
-        kind = JobKind.BATCH if batch else JobKind.RUN
-        row = _row(process, node, kind, f"{STEP}{node.work.handler}", inner, atomic=False)
-        yield row | _of_function(node.work.handler or "", inner)
+        kinds = [JobKind.RUN, *([JobKind.BATCH] if node.loop is not None and node.loop.batch is not None else [])]
+        for kind in kinds:
+            row = _row(process, node, kind, f"{STEP}{node.work.handler}", inner, atomic=False)
+            yield row | _of_function(node.work.handler or "", inner)
     if node.work is not None and node.work.mode is Mode.EXTERNAL:
         topic = node.work.topic if isinstance(node.work.topic, str) else ""
         yield _row(process, node, JobKind.EXTERNAL, topic, inner, atomic=False)

@@ -27,8 +27,8 @@ _PAGE, _READ = 50, 5_000
 def cancel_all(instances: QuerySet[ProcessInstance], reason: str = "", *, user: str = "") -> JobBatch:
     """Cancel the instances of a queryset that run now and were not called by another instance. Returns a batch.
 
-    ``user`` is shown as the one who started the batch. Each of its jobs cancels 50 instances. The batch shows the
-    progress, and you can cancel it. It leaves alone instances that have ended meanwhile. If an instance cannot be
+    ``user`` is shown as the user who started the batch. Each of its jobs cancels 50 instances. The batch shows the
+    progress, and you can cancel it. It leaves alone instances that have ended in the meantime. If an instance cannot be
     cancelled, its job cancels the others and fails.
     """
     using, count = instances.db, 0

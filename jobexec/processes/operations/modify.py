@@ -1,4 +1,4 @@
-"""Change by hand where an instance stands, and run one again that has ended."""
+"""Modify running instances, and restart those that have ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Modification:
         self.commands: tuple[Command, ...] = ()
 
     def cancel(self, element: str, *, activity: UUID | None = None) -> Modification:
-        """End all that stands at an element, with its jobs, tasks and incidents, and a scope that is empty then.
+        """Cancel everything at an element, with its jobs, tasks and incidents, and a scope that is then empty.
 
         ``activity``: only this arrival (``Execution.activity_id``), such as one instance of a multi-instance.
         """
@@ -41,16 +41,16 @@ class Modification:
     def start_before(
         self, element: str, variables: Mapping[str, Any] | None = None, *, inside: UUID | None = None
     ) -> Modification:
-        """Let an element begin, asynchronously if it is; in the scope that runs, or in a new one.
+        """Start an element (asynchronously if it is asynchronous), in the running scope or in a new one.
 
-        ``inside``: the activity that is the scope, or one around it, where several run.
+        ``inside``: if several scopes are running, the activity that is the scope, or an enclosing one.
         """
         return self._add(Change.BEFORE, element, variables, inside)
 
     def start_after(
         self, element: str, variables: Mapping[str, Any] | None = None, *, inside: UUID | None = None
     ) -> Modification:
-        """Go on as if an element were done, by the flows that leave it."""
+        """Continue as if an element were completed, by the flows that leave it."""
         return self._add(Change.AFTER, element, variables, inside)
 
     def _add(
@@ -62,14 +62,14 @@ class Modification:
     def execute(self, reason: str = "") -> None:
         """Make all changes in one step, in the caller's transaction, in the order in which they were given.
 
-        An instance of which nothing is left is cancelled for this ``reason``. Raises InstanceOver, and
+        An instance without any tokens left is cancelled, with this ``reason``. Raises InstanceOver, and
         :class:`~jobexec.processes.engine.exceptions.StepError` if a change does not fit; then nothing has happened.
         """
         modify_instance(self.instance, self.commands, reason, using=self.database)
 
 
 def modify(instance: ProcessInstance | UUID, *, using: str | None = None) -> Modification:
-    """Change where an instance stands: ``modify(instance).cancel("pay").start_before("ship").execute()``."""
+    """Modify an instance: ``modify(instance).cancel("pay").start_before("ship").execute()``."""
     return Modification(instance, using)
 
 
@@ -77,7 +77,7 @@ def modify(instance: ProcessInstance | UUID, *, using: str | None = None) -> Mod
 def modify_instance(
     instance: ProcessInstance | UUID, commands: Sequence[Command], reason: str = "", *, using: str | None = None
 ) -> None:
-    """What :meth:`Modification.execute` does."""
+    """Implementation of :meth:`Modification.execute`."""
     database, id = which(instance, ProcessInstance, using)
     if not commands:
         raise InvalidJob("commands: expected at least one change, got none.")
@@ -88,7 +88,7 @@ def modify_instance(
         if done is not None:
             note_instance(database, id, {"commands": told(commands), "reason": reason})
     if done is None:
-        raise InstanceOver(f"The process instance {id} has ended, is being compensated, or is not there.")
+        raise InstanceOver(f"The process instance {id} has ended, is being compensated, or does not exist.")
 
 
 @audited
@@ -101,7 +101,7 @@ def restart(
     user: str = "",
     using: str | None = None,
 ) -> ProcessInstance:
-    """Start a new instance like one that has ended: of the same definition, with its variables and its business key.
+    """Restart an ended instance: start a new one of the same definition, with its variables and its business key.
 
     The new instance begins ``before`` or ``after`` elements (one id or several), or at its start event. ``variables``
     are set in addition. Pass the variables that SENSITIVE names, because they were not kept. Returns the new row.

@@ -1,4 +1,4 @@
-"""What there is to see of an instance."""
+"""Views of an instance for callers."""
 
 from __future__ import annotations
 

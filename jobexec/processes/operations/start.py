@@ -26,9 +26,9 @@ def start(
 ) -> ProcessInstance:
     """Start an instance of a deployed process, in the caller's transaction. Returns its row.
 
-    The first step runs at once, until every token waits, so the instance may have ended already. Without ``version``
-    the latest version starts. Raises UnknownProcess, InvalidJob for a variable that is not JSON or too large, and what
-    a handler of the first step raises. In each case no instance exists.
+    The first step runs immediately, until every token waits, so the instance may have ended already. Without
+    ``version`` the latest version starts. Raises UnknownProcess, InvalidJob for a variable that is not JSON or too
+    large, and what a handler of the first step raises. In each case no instance exists.
     """
     database = using or router.db_for_write(ProcessInstance)
     found = definitions.version(database, key, version, tenant_id)

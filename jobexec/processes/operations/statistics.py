@@ -1,4 +1,4 @@
-"""Figures of one definition: where its instances stand, and how often its elements ran."""
+"""Statistics of one definition: the positions of its instances, and how often its elements ran."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _kept(function: Callable[[str, str], T]) -> Callable[[str, str], T]:
 
 @_kept
 def tokens(using: str, definition: str) -> dict[str, int]:
-    """The executions that stand at each element. Of what contains others, only those others count."""
+    """The executions at each element. Of what contains other elements, only those others count."""
     rows = Execution.objects.using(using).filter(definition_id=definition).exclude(state__in=NOT_WAITING)
     return dict(rows.order_by().values_list("element_id").annotate(Count("pk")))
 
@@ -80,7 +80,7 @@ def incidents(using: str, definition: str) -> dict[str, int]:
 
 @_kept
 def runs(using: str, definition: str) -> dict[str, Runs]:
-    """What was completed in the PERIOD, by element.
+    """The completed runs in the PERIOD, by element.
 
     The median is of the latest arrivals only, and of the elements that ran most: each reads a bounded part of an
     index, where the median of all would sort the history.

@@ -36,15 +36,15 @@ def suspend(
 ) -> int:
     """Suspend an instance, or a process by its key, from now or from ``at``, without an end or ``until`` a date.
 
-    Jobs do not run, including later ones; running jobs finish. Nobody can start instances of a suspended process, claim
-    or complete their tasks, or correlate messages with them: the callers get
+    Jobs do not run, including later ones; running jobs finish. No instance of a suspended process can be started, its
+    tasks cannot be claimed or completed, and messages cannot be correlated: the callers get
     :class:`~jobexec.processes.exceptions.Suspended`. Variables can be set, and instances can be modified and cancelled.
     A suspension does not cover instances that a suspended instance has called (Camunda's rule).
 
     ``version`` restricts it to one version of the process, ``tenant_id`` to the process of one tenant ('': of none).
-    With ``include_instances=False`` it does not cover existing instances, except for the jobs that they make from then
-    on. Returns the number of jobs that it has moved. Raises InstanceOver, UnknownProcess, and InvalidJob for a wrong
-    date.
+    With ``include_instances=False``, it does not cover existing instances, except for the jobs that they create from
+    then on. Returns the number of jobs that it has moved. Raises InstanceOver, UnknownProcess, and InvalidJob for an
+    invalid date.
     """
     dates: dict[str, Any] = {"at": at, "until": until}
     if not isinstance(target, str):
@@ -70,7 +70,7 @@ def activate(
     at: datetime | None = None,
     using: str | None = None,
 ) -> int:
-    """End :func:`suspend` of the same target, now or ``at`` a date. What another suspension covers stays suspended.
+    """End :func:`suspend` of the same target, now or ``at`` a date. Jobs that another suspension covers stay suspended.
 
     Returns the number of jobs that can run again.
     """
@@ -101,7 +101,7 @@ def _wait_for_step(using: str, id: UUID) -> None:
     with transaction.atomic(using=using):
         root = load.root_of(using, id)
         if root is None or load.locked(using, root) is None:
-            raise InstanceOver(f"The process instance {id} has ended, or is not there.")
+            raise InstanceOver(f"The process instance {id} has ended or does not exist.")
 
 
 def _scope(key: str, version: int | None, tenant: str | None, using: str | None) -> tuple[str, dict[str, Any]]:

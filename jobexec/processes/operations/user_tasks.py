@@ -1,4 +1,4 @@
-"""Tasks of people: claim and complete."""
+"""Claim and complete user tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TASK = "usertask"
 
 @audited
 def claim(task: Task, user: Any, *, override: bool = False, using: str | None = None) -> UserTask:
-    """Assign a task to a user, with ``override`` also if another user has it. Raises TaskOver if it is not free."""
+    """Assign a task to a user; with ``override``, even if another user has it. Raises TaskOver if it is not free."""
     database, id = which(task, UserTask, using)
     name = _name(user)
     with transaction.atomic(using=database):

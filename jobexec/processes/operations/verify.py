@@ -21,7 +21,7 @@ _LONGEST_KEY = 200
 
 
 def problems_of(process: Process) -> Iterator[Problem]:
-    """What keeps a process from running in this project."""
+    """The problems that keep a process from running in this project."""
     if len(process.key) > _LONGEST_KEY:
         yield Problem(process.key, f"The id of a process has at most {_LONGEST_KEY} characters here.", process.line)
     yield from unknown_names(process)

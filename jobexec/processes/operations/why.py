@@ -1,4 +1,4 @@
-"""Explain why an instance waits, from its current rows alone: one reason for each execution that stands somewhere."""
+"""Explain why an instance waits, from its current rows alone: one reason for each execution at an element."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def why(view: InstanceView, process: Process | None, now: datetime) -> list[Reas
         return [_over(view, now), *_cut(view)]
     found = [*_suspended(view, now), *_Explanation(view, process, now).reasons()]
     if not found:
-        text = _("It is running, but nothing of it waits. manage.py processes check tells more.")
+        text = _("It is running, but none of its elements waits. Run manage.py processes check to find out more.")
         found = [Reason("nothing", text)]
     return [*sorted(found, key=lambda reason: reason.code not in _GRAVE), *_cut(view)]
 
@@ -65,9 +65,9 @@ def _over(view: InstanceView, now: datetime) -> Reason:
     ended = both(instance.end_time, now) if instance.end_time else "?"
     values = {"state": instance.get_state_display(), "when": ended, "element": instance.end_element}
     if instance.end_element:
-        text = _("It is over (%(state)s, %(when)s), ended by %(element)s.") % values
+        text = _("It has ended (%(state)s, %(when)s), at %(element)s.") % values
     else:
-        text = _("It is over (%(state)s, %(when)s).") % values
+        text = _("It has ended (%(state)s, %(when)s).") % values
     return Reason("over", text, {"state": instance.state, "end_time": iso(instance.end_time)})
 
 
@@ -128,7 +128,7 @@ class _Explanation:
         elif task is not None:
             yield self._task(execution, task)
         elif not self._waits_for_events(execution):
-            text = _("%(element)s waits, since %(since)s.")
+            text = _("%(element)s has been waiting since %(since)s.")
             yield self._reason("waits", text, execution)
         yield from self._events(execution.pk, execution.element_id)
 
@@ -150,13 +150,13 @@ class _Explanation:
 
     def _incident(self, execution: Execution, job: AbstractJob | None) -> Reason:
         if job is None:
-            return self._reason("no_job", _("%(element)s has failed, and its dead letter is gone."), execution)
+            return self._reason("no_job", _("%(element)s has failed, and its dead letter no longer exists."), execution)
         text = _("%(element)s has an incident: %(exception)s Requeue its dead letter to try again.")
         return self._reason("dead_letter", text, execution, job=job.pk, exception=_sentence(job.exception_message))
 
     def _job(self, execution: Execution, job: AbstractJob | None) -> Reason:
         if job is None:
-            text = _("%(element)s waits for a job that is not there. Its transaction may have just ended.")
+            text = _("%(element)s waits for a job that does not exist. The job may have ended a moment ago.")
             return self._reason("no_job", text, execution)
         if isinstance(job, DeadLetterJob):
             return self._incident(execution, job)
@@ -166,8 +166,8 @@ class _Explanation:
     def _join(self, execution: Execution) -> Reason:
         missing = ", ".join(self._name(id) for id in self._missing(execution))
         if not missing:
-            return self._reason("join", _("%(element)s waits for the other ways that lead to it."), execution)
-        text = _("%(element)s joins several ways, and waits for: %(missing)s.")
+            return self._reason("join", _("%(element)s waits for the other paths that lead to it."), execution)
+        text = _("%(element)s joins several paths and waits for: %(missing)s.")
         return self._reason("join", text, execution, missing=missing)
 
     def _missing(self, execution: Execution) -> list[str]:
@@ -186,19 +186,19 @@ class _Explanation:
 
     def _called(self, execution: Execution) -> Reason:
         called = next((row for row in self.view.called if row.pk == execution.called_instance_id), None)
-        text = _("%(element)s waits for the called instance %(called)s, since %(since)s.")
+        text = _("%(element)s has been waiting for the called instance %(called)s since %(since)s.")
         named = called or execution.called_instance_id
         return self._reason("called", text, execution, called=str(named), instance=execution.called_instance_id)
 
     def _task(self, execution: Execution, task: UserTask) -> Reason:
         values: dict[str, Any] = {"task": task.pk, "assignee": task.assignee}
         if task.assignee:
-            text = _("%(element)s is a task of %(assignee)s, since %(since)s.")
+            text = _("%(element)s is a task of %(assignee)s, created on %(since)s.")
         elif candidates := self._candidates.get(task.pk):
-            text = _("%(element)s is a task that nobody has claimed, since %(since)s. Candidates: %(candidates)s.")
+            text = _("%(element)s is an unclaimed task, created on %(since)s. Candidates: %(candidates)s.")
             values["candidates"] = ", ".join(candidates)
         else:
-            text = _("%(element)s is a task that nobody has claimed, since %(since)s.")
+            text = _("%(element)s is an unclaimed task, created on %(since)s.")
         return self._reason("task", text, execution, **values)
 
     @cached_property
@@ -219,11 +219,11 @@ class _Explanation:
         values = {"element": self._name(row.element_id), "name": row.name, "key": row.key}
         values["since"] = both(row.create_time, self.now)
         if row.kind == "signal":
-            text = _("%(element)s waits for the signal %(name)s, since %(since)s.")
+            text = _("%(element)s has been waiting for the signal %(name)s since %(since)s.")
         elif row.key:
-            text = _("%(element)s waits for the message %(name)s with the key %(key)s, since %(since)s.")
+            text = _("%(element)s has been waiting for the message %(name)s with the key %(key)s since %(since)s.")
         else:
-            text = _("%(element)s waits for the message %(name)s, since %(since)s.")
+            text = _("%(element)s has been waiting for the message %(name)s since %(since)s.")
         details = {"element": row.element_id, "name": row.name, "key": row.key, "since": iso(row.create_time)}
         return Reason(row.kind if own else f"{row.kind}_beside", text % values, details)
 
@@ -235,7 +235,7 @@ class _Explanation:
             text = _("%(element)s has an incident: %(exception)s Requeue its dead letter to try again.")
             return Reason("dead_letter", text % values, details)
         due = both(job.due_date or job.create_time, self.now)
-        text = _("%(element)s fires at %(due)s.") % {"element": self._name(element), "due": due}
+        text = _("%(element)s fires on %(due)s.") % {"element": self._name(element), "due": due}
         return Reason("timer" if own else "timer_beside", text, details)
 
 
@@ -244,7 +244,7 @@ def _told_of(job: AbstractJob, now: datetime) -> tuple[str, str, dict[str, Any]]
     due = both(job.due_date, now) if job.due_date else "?"
     if isinstance(job, ExternalWorkerJob):
         if job.lock_owner is not None:
-            return "worker", _("%(element)s: the worker %(worker)s has its job."), {"worker": job.lock_owner}
+            return "worker", _("%(element)s: the worker %(worker)s holds its job."), {"worker": job.lock_owner}
         return (
             "worker",
             _("%(element)s waits for a worker that fetches jobs of type %(type)s."),
@@ -255,10 +255,10 @@ def _told_of(job: AbstractJob, now: datetime) -> tuple[str, str, dict[str, Any]]
     if isinstance(job, BlockedJob):
         return "blocked", _("%(element)s: its job waits for the resource %(resource)s."), {"resource": job.resource}
     if isinstance(job, TimerJob) and job.attempts:
-        text = _("%(element)s: attempt %(made)d of its job failed, the next one is due at %(due)s: %(exception)s")
+        text = _("%(element)s: attempt %(made)d of its job failed; the next one is due on %(due)s: %(exception)s")
         return "retry", text, {"made": job.attempts, "due": due, "exception": job.exception_message}
     if isinstance(job, TimerJob):
-        return "due", _("%(element)s: its job is due at %(due)s."), {"due": due}
+        return "due", _("%(element)s: its job is due on %(due)s."), {"due": due}
     if isinstance(job, Job) and job.locked:
         return "running", _("%(element)s: its job is in progress."), {}
     return "executable", _("%(element)s: its job waits for an executor."), {}

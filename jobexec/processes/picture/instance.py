@@ -1,4 +1,4 @@
-"""What stands at the elements of one instance."""
+"""The overlay of one instance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _JOINS = (Kind.PARALLEL_GATEWAY, Kind.INCLUSIVE_GATEWAY)
 
 
 def overlay(view: InstanceView, process: Process | None) -> Overlay:
-    """What stands at the elements of an instance, and the flows that it took."""
+    """The active elements of an instance, and the flows that it took."""
     waiting = Counter(row.element_id for row in view.executions if row.state not in NOT_WAITING)
     incidents = Counter(job.failed_activity_id for job in view.jobs if isinstance(job, DeadLetterJob))
     over = [row for row in view.activities if row.state == ActivityState.COMPLETED.value and row.kind != BODY]

@@ -1,4 +1,4 @@
-"""What stands at the elements of a process: the same for the server's picture and for a diagram."""
+"""The overlay of a process: the same for the server's picture and for a diagram."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NOTHING = Standing()
 
 
 def standing(tokens: int, incidents: int, done: int = 0) -> Standing:
-    """What stands at an element, also in words."""
+    """The state of an element, also in words."""
     told = []
     if tokens:
         told.append(ngettext("%(count)d token", "%(count)d tokens", tokens) % {"count": tokens})
@@ -50,7 +50,7 @@ def standing(tokens: int, incidents: int, done: int = 0) -> Standing:
 
 @dataclass(frozen=True)
 class Overlay:
-    """What stands at each element, and the flows that were taken, by their ids."""
+    """The state of each element, and the flows that were taken, by their ids."""
 
     elements: Mapping[str, Standing]
     taken: frozenset[str] = field(default=frozenset())

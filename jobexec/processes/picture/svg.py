@@ -1,4 +1,4 @@
-"""The picture as SVG: shapes of BPMN, and what stands at them. Colours are in the style sheet, for light and dark."""
+"""The diagram as SVG: shapes of BPMN, with an overlay. Colours are in the style sheet, for light and dark."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _DEFINITIONS = SafeString(f"<defs>{_ARROW.format('')}{_ARROW.format('-taken')}{_
 
 
 def picture(process: Process, overlay: Overlay) -> SafeString:
-    """The SVG of a process, with what stands at its elements."""
+    """The SVG of a process, with an overlay."""
     found = layout(process)
     defaults = {node.default for node in process.nodes if node.default}
     return format_html(
         '<svg class="jobexec-picture" role="img" aria-label="{}" viewBox="0 0 {} {}" width="{}" height="{}">'
         "{}{}{}</svg>",
-        _("The elements of %(process)s, and where it stands") % {"process": process.name or process.key},
+        _("The elements of %(process)s and its current position") % {"process": process.name or process.key},
         *(round(each) for each in (found.width, found.height, found.width, found.height)),
         _DEFINITIONS,
         format_html_join(

@@ -226,7 +226,7 @@ class Flush:
 
 
 def awaited_as(instance: UUID) -> str:
-    """What gateways are told when an instance has ended for whose end a client waits."""
+    """The answer to clients that wait for the end of an instance."""
     return f"{ENDED}{instance}"
 
 

@@ -1,4 +1,4 @@
-"""What is kept of an instance that has ended, and until when."""
+"""Keep ended instances, and delete them when they expire."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def time_to_live(text: str, end: datetime) -> timedelta:
         found = isodate.parse_duration(text.strip())
         return _checked(found if isinstance(found, timedelta) else found.totimedelta(start=end), end)
     except (ValueError, OverflowError):
-        raise ValueError(f"expected a number of days, or a duration as P180D, got {text!r}") from None
+        raise ValueError(f"expected a number of days, or a duration such as P180D, got {text!r}") from None
 
 
 def _checked(age: timedelta, end: datetime) -> timedelta:

@@ -19,7 +19,7 @@ _MARK = "#"
 
 
 def keep_item(using: str, root: UUID, token: UUID, job: UUID, result: Any) -> bool:
-    """Keep the result of a job unless it is kept already; False if its token is gone.
+    """Keep the result of a job unless it is already kept; False if its token is gone.
 
     The row of the token is locked for that moment, by any number of items together: a step that removes the token
     waits for them, and they for it.

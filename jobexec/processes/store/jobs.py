@@ -179,9 +179,9 @@ class JobWriter:
         return rows.values_list("key", flat=True).first()
 
     def _discard(self, changes: Changes) -> None:
-        """What a thread or a worker already has is left alone: it finds its token gone, and ends well."""
+        """Jobs held by a thread or a worker are skipped: they find their token gone, and end without an error."""
         instances = [str(id) for id in self.tokens.instances]
-        gone = changes.gone_tokens if self._may_have_more(changes) else []
+        gone = changes.gone_tokens if self._may_have_more(changes) else changes.gone_batches
         owners: list[tuple[str, str | None]] = [(str(id), None) for id in gone]
         owners += [(str(owner), element) for owner, element in changes.disarmed]
         discard_jobs(self.using, instances, owners, changes.cancelled_jobs)
@@ -194,9 +194,7 @@ class JobWriter:
         if any(row.state in _ENDED_BY_FORCE for row in changes.changed_instances):
             return True
         processes = [definitions.process(self.using, row.definition) for row in self.tokens.instances.values()]
-        if self.tokens.had_incidents or any(process.awaits & _ARMED for process in processes):
-            return True
-        return any(node.loop is not None and node.loop.batch for process in processes for node in process.nodes)
+        return self.tokens.had_incidents or any(process.awaits & _ARMED for process in processes)
 
     def _columns(self, job: rows.Job) -> dict[str, Any]:
         if job.kind in _HANDLERS:

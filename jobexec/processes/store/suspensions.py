@@ -1,4 +1,4 @@
-"""What is suspended: jobexec's suspensions, asked for definitions and instances instead of jobs."""
+"""Query jobexec's suspensions for definitions and instances instead of jobs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def refuse_start(using: str, definition: str, tenant: str) -> None:
 
 
 def refusal_of_start(using: str, definition: str, tenant: str) -> Suspension | None:
-    """What keeps instances of a definition from being started now, or None."""
+    """The suspension that keeps instances of a definition from being started now, or None."""
     return in_force(using).filter(_of_definition(definition, tenant)).first()
 
 
 def refuse_step(using: str, instance: UUID) -> None:
-    """Raise Suspended if an instance is, so that nobody outside can carry it on."""
+    """Raise Suspended if an instance is suspended, so that no call from outside continues it."""
     row = ProcessInstance.objects.using(using).filter(pk=instance).values_list("definition_id", "tenant_id").first()
     found = None if row is None else suspension_of(using, instance, *row)
     if found is not None:
@@ -43,7 +43,7 @@ def suspension_of(using: str, instance: UUID, definition: str, tenant: str) -> S
 
 
 def covering(using: str, instance: UUID, definition: str, tenant: str) -> QuerySet[Suspension]:
-    """All that cover an instance now."""
+    """All suspensions that cover an instance now."""
     own = Q(scope=SuspensionScope.PROCESS_INSTANCE.value, value=str(instance))
     # A suspension that leaves the instances alone only keeps new ones from being started.
     of_definition = _of_definition(definition, tenant) & Q(include_jobs=True)
@@ -130,5 +130,5 @@ def _of_definition(definition: str, tenant: str) -> Q:
 
 
 def named(found: Suspension) -> str:
-    """What is suspended, for a sentence."""
+    """Name the suspended scope, for a sentence."""
     return f"the {SuspensionScope(found.scope).name.lower().replace('_', ' ')} {found.shown_value}"

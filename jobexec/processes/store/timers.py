@@ -1,4 +1,4 @@
-"""When a timer of a model fires."""
+"""Compute when a timer of a model fires."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..engine.exceptions import StepError
 from ..engine.rows import Timer
 
 _FORMS = {
-    TimerKind.DATE: "a date or a time as 2026-01-31T12:00:00Z",
-    TimerKind.DURATION: "a duration as PT5M",
-    TimerKind.CYCLE: "a cycle as R3/PT10M, or a cron expression",
+    TimerKind.DATE: "a date or a time such as 2026-01-31T12:00:00Z",
+    TimerKind.DURATION: "a duration such as PT5M",
+    TimerKind.CYCLE: "a cycle such as R3/PT10M, or a cron expression",
 }
 
 

@@ -1,4 +1,4 @@
-"""Deploy a process for a test, drive its instances, and say where they stand."""
+"""Deploy a process for a test, drive its instances, and assert their state."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def process(
     tenant_id: str = "",
     using: str | None = None,
 ) -> Iterator[list[ProcessDefinition]]:
-    """Deploy BPMN for a block, and give the definitions; what was deployed goes afterwards, with all its instances.
+    """Deploy BPMN for a block, and return the definitions; they are deleted afterwards, with all their instances.
 
-    A file is its content, or its path if it does not begin with ``<``. ``services`` stand in for the service tasks of
-    their names, registered or not::
+    A file is given as its content, or as its path if it does not begin with ``<``. ``services`` replace the service
+    tasks with their names, registered or not::
 
         with process("orders/processes/order.bpmn", services={"ship": lambda context: {"parcel": 17}}):
             instance = start("order", business_key="4711")
@@ -67,9 +67,9 @@ def _file(number: int, file: str | bytes | Path) -> Path | tuple[str, bytes]:
 
 
 def run_jobs(*, advance: bool = False, reraise: bool = True, using: str | None = None) -> list[JobResult]:
-    """Run due jobs and those that they make, as :meth:`ManualExecutor.run_until_empty` does; returns their results.
+    """Run due jobs and those that they create, as :meth:`ManualExecutor.run_until_empty` does; returns their results.
 
-    With ``advance`` a controlled clock moves on to timers and retries, date by date.
+    With ``advance``, a controlled clock moves forward to timers and retries, date by date.
     """
     executor = ManualExecutor(using or router.db_for_write(ProcessInstance), reraise=reraise)
     return executor.run_until_empty(advance=advance)
@@ -93,7 +93,7 @@ def assert_ended(instance: ProcessInstance, *, at: str | None = None, state: str
 
 
 def complete_task(instance: ProcessInstance, element: str | None = None, **variables: Any) -> None:
-    """Complete the one user task that is open in an instance, or in what it called; ``element`` says which."""
+    """Complete the only open user task of an instance and of those that it called, or the one at ``element``."""
     view = _view(instance)
     using = view.instance._state.db or "default"
     hierarchy = UserTask.objects.using(using).filter(root_id=view.instance.root_id).order_by("pk")
@@ -106,7 +106,7 @@ def complete_task(instance: ProcessInstance, element: str | None = None, **varia
 
 
 def variables_of(instance: ProcessInstance) -> dict[str, Any]:
-    """The variables of the instance itself: as they are, or as they were at its end."""
+    """The current variables of the instance itself, or, if it has ended, those at its end."""
     view = _view(instance)
     if view.instance.final_variables is not None:
         return dict(view.instance.final_variables)
@@ -118,7 +118,7 @@ def _view(instance: ProcessInstance) -> InstanceView:
 
 
 def _standing(view: InstanceView) -> list[str]:
-    """Where something waits. A scope stands where its content does; what is done and can be undone does not wait."""
+    """The elements at which something waits. A scope is where its content is; completed ones do not wait."""
     passive = {State.SCOPE.value, State.COMPENSABLE.value}
     return [row.element_id for row in view.executions if row.state not in passive]
 

@@ -1,4 +1,4 @@
-"""Take away what a test has deployed, with everything that ran of it."""
+"""Remove the deployments of a test, with all their instances."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..models import (
 
 
 def remove(using: str, definitions: Sequence[ProcessDefinition]) -> None:
-    """Delete the definitions and the call hierarchies in which they are, whoever called whom."""
+    """Delete the definitions, and the call hierarchies that contain their instances."""
     ids = [row.pk for row in definitions]
     instances = ProcessInstance.objects.using(using)
     with transaction.atomic(using=using):

@@ -110,7 +110,7 @@ class Element:
         """Report each of these attributes of vendors, if it is there, with its reason."""
         for name, reason in reasons.items():
             if self.vendor(name) is not None:
-                self.problem(f"The attribute {name} is not executed: {reason}.")
+                self.problem(f"The attribute {name} is not supported: {reason}.")
 
     @cached_property
     def _children(self) -> list[Element]:
@@ -169,9 +169,9 @@ class Element:
             self._extensions.is_read = True
         for namespace, name in sorted(self._unread, key=str):
             if not _is_drawn_attribute(namespace, name):
-                self.problem(f"The attribute {shown(namespace, name)} of {self.shown} is not executed.")
+                self.problem(f"The attribute {shown(namespace, name)} of {self.shown} is not supported.")
         for child in self.unread_children():
-            child.problem(f"The element {child.shown} is not executed here.")
+            child.problem(f"The element {child.shown} is not supported here.")
         for child in self._children:
             if child.is_read:
                 child.report_unread()

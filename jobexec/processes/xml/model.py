@@ -1,4 +1,4 @@
-"""What a file contains: processes, and the picture of them."""
+"""The content of a file: processes and their diagram."""
 
 from __future__ import annotations
 

@@ -16,17 +16,17 @@ from .safe import FILE, parse
 
 _REFERRED = ("message", "signal", "error", "escalation")
 _REFUSED = {
-    "import": "other files are not read",
-    "interface": "web services are not called; use a registered handler",
+    "import": "imports of other files are not supported",
+    "interface": "web services are not supported; use a registered handler",
     "resource": "name users and groups at the task",
     "partnerEntity": "it has no meaning here",
-    "endPoint": "web services are not called; use a registered handler",
-    "choreography": "choreographies are not executed",
-    "globalTask": "global tasks are not executed",
-    "globalUserTask": "global tasks are not executed",
-    "globalScriptTask": "global tasks are not executed",
-    "globalManualTask": "global tasks are not executed",
-    "globalBusinessRuleTask": "global tasks are not executed",
+    "endPoint": "web services are not supported; use a registered handler",
+    "choreography": "choreographies are not supported",
+    "globalTask": "global tasks are not supported",
+    "globalUserTask": "global tasks are not supported",
+    "globalScriptTask": "global tasks are not supported",
+    "globalManualTask": "global tasks are not supported",
+    "globalBusinessRuleTask": "global tasks are not supported",
 }
 
 
@@ -52,7 +52,7 @@ def _read_model(root: Element, reading: Reading) -> Model:
             each.get("name")
             _read_referred(each)
     for each in root.children(*_REFUSED):
-        each.problem(f"The element {each.shown} is not executed: {_REFUSED[each.name]}.")
+        each.problem(f"The element {each.shown} is not supported: {_REFUSED[each.name]}.")
         each.discard()
     for each in root.children("documentation", "relationship"):
         each.discard()

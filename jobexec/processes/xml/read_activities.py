@@ -15,13 +15,13 @@ from .reading import Reading
 
 #: Elements that are refused by name, with the reason.
 REFUSED = {
-    "transaction": "transactions are not executed",
-    "adHocSubProcess": "ad-hoc sub-processes are not executed",
-    "complexGateway": "complex gateways are not executed; use exclusive, parallel and inclusive ones",
-    "choreographyTask": "choreographies are not executed",
-    "subChoreography": "choreographies are not executed",
-    "callChoreography": "choreographies are not executed",
-    "implicitThrowEvent": "implicit throw events are not executed",
+    "transaction": "transactions are not supported",
+    "adHocSubProcess": "ad-hoc sub-processes are not supported",
+    "complexGateway": "complex gateways are not supported; use exclusive, parallel and inclusive ones",
+    "choreographyTask": "choreographies are not supported",
+    "subChoreography": "choreographies are not supported",
+    "callChoreography": "choreographies are not supported",
+    "implicitThrowEvent": "implicit throw events are not supported",
     "event": "an event needs one of the kinds of BPMN",
 }
 _REFUSED_FORMS = {
@@ -29,10 +29,10 @@ _REFUSED_FORMS = {
     "formRefBinding": "forms of Camunda are not rendered",
     "formRefVersion": "forms of Camunda are not rendered",
     "formHandlerClass": "a form is handled by the project's own view",
-    "businessCalendarName": "calendars of a project are not asked",
+    "businessCalendarName": "calendars are not supported",
 }
 _REFUSED_CALLS = {
-    "caseRef": "cases (CMMN) are not executed",
+    "caseRef": "cases (CMMN) are not supported",
     "calledElementTenantId": "the called process has the tenant of the calling one",
     "variableMappingClass": "declare the mappings in the model",
     "variableMappingDelegateExpression": "declare the mappings in the model",
@@ -48,7 +48,7 @@ _USERS_AND_GROUPS = re.compile(r"\s*(user|group)\(([^)]*)\)\s*|\s*([^,()]+?)\s*(
 def task_fields(element: Element, reading: Reading) -> dict[str, Any]:
     """The fields of a node that tasks of this kind have."""
     if element.child("operationRef") is not None or element.get("operationRef"):
-        element.problem("An operation of a web service is not called; use a registered handler.")
+        element.problem("Operations of web services are not supported; use a registered handler.")
     if element.name == "scriptTask":
         return {"work": read_script(element, reading)}
     if element.name in ("serviceTask", "sendTask", "businessRuleTask"):
@@ -171,7 +171,7 @@ def _form_property(element: Element, reading: Reading) -> dict[str, Value]:
     """Activiti's and Flowable's fields."""
     for name in ("variable", "expression"):
         if element.get(name):
-            element.problem(f"The {name} of a form property is not executed: a field is a variable by its id.")
+            element.problem(f"The {name} of a form property is not supported: a field is a variable by its id.")
     found: dict[str, Value] = {
         "id": element.get("id"),
         "label": element.get("name"),

@@ -14,12 +14,12 @@ from .read_work import read_work
 from .reading import Reading
 
 _REFUSED = {
-    "cancelEventDefinition": "transactions are not executed",
-    "conditionalEventDefinition": "conditional events are not executed",
+    "cancelEventDefinition": "transactions are not supported",
+    "conditionalEventDefinition": "conditional events are not supported",
 }
 _TIMERS = {"timeDate": TimerKind.DATE, "timeDuration": TimerKind.DURATION, "timeCycle": TimerKind.CYCLE}
 _REFUSED_TIMERS = {
-    "businessCalendarName": "calendars of a project are not asked",
+    "businessCalendarName": "calendars are not supported",
     "endDate": "write the end into the cycle: R/PT1H/2030-01-01T00:00:00Z",
 }
 
@@ -27,14 +27,14 @@ _REFUSED_TIMERS = {
 def read_event(element: Element, reading: Reading) -> Event | None:
     """The event definition of an event; None for a plain event, and where one is refused."""
     for reference in element.children("eventDefinitionRef"):
-        reference.problem("A shared event definition is not executed; write it into the event.")
+        reference.problem("A shared event definition is not supported; write it into the event.")
     for name, reason in _REFUSED.items():
         for refused in element.children(name):
-            refused.problem(f"The element {refused.shown} is not executed: {reason}.")
+            refused.problem(f"The element {refused.shown} is not supported: {reason}.")
             refused.discard()
     found = list(element.children(*_READERS))
     for surplus in found[1:]:
-        surplus.problem("An event with several event definitions is not executed.")
+        surplus.problem("An event with several event definitions is not supported.")
         surplus.discard()
     return _READERS[found[0].name](found[0], element, reading) if found else None
 
@@ -63,7 +63,7 @@ def message_event(element: Element, reading: Reading, reference: str | None) -> 
 
 def _message(definition: Element, element: Element, reading: Reading) -> Event:
     if definition.child("operationRef") is not None:
-        definition.problem("An operation of a web service is not called; use a registered handler.")
+        definition.problem("Operations of web services are not supported; use a registered handler.")
     return message_event(definition, reading, definition.get("messageRef"))
 
 
@@ -117,7 +117,7 @@ def _escalation(definition: Element, element: Element, reading: Reading) -> Even
 
 def _terminate(definition: Element, element: Element, reading: Reading) -> Event:
     if definition.vendor_flag("terminateAll", False):
-        definition.problem("terminateAll is not executed: a terminate end event ends its own scope.")
+        definition.problem("terminateAll is not supported: a terminate end event ends its own scope.")
     return Event(Trigger.TERMINATE)
 
 

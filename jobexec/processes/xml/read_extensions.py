@@ -1,4 +1,4 @@
-"""What vendors add to elements: asynchronous continuations, job options, mappings, listeners, properties.
+"""Vendors' extensions of elements: asynchronous continuations, job options, mappings, listeners, properties.
 
 The elements and attributes of Camunda 7, Flowable and Activiti are the same, or have names that do not collide; those
 of Zeebe are others.
@@ -34,23 +34,23 @@ _REFUSED_ATTRIBUTES = {
 _REFUSED_ZEEBE = {
     "executionListeners": "job workers as listeners are not possible; use a registered listener",
     "taskListeners": "job workers as listeners are not possible; use a registered listener",
-    "calledDecision": "decisions (DMN) are not executed; use a registered handler",
-    "adHoc": "ad-hoc sub-processes are not executed",
-    "conditionalFilter": "conditional events are not executed",
+    "calledDecision": "decisions (DMN) are not supported; use a registered handler",
+    "adHoc": "ad-hoc sub-processes are not supported",
+    "conditionalFilter": "conditional events are not supported",
     "userTaskForm": "forms of Camunda are not rendered; use a formKey and a view of the project",
-    "linkedResources": "linked resources are not deployed",
+    "linkedResources": "linked resources are not supported",
 }
 
 
 def refuse_extensions(element: Element) -> None:
     for name, reason in _REFUSED_EXTENSIONS.items():
         for found in element.extensions(name):
-            found.problem(f"The element {found.shown} is not executed: {reason}.")
+            found.problem(f"The element {found.shown} is not supported: {reason}.")
             found.discard()
     for name, reason in _REFUSED_ZEEBE.items():
         zeebe = element.zeebe(name)
         if zeebe is not None:
-            zeebe.problem(f"The element {zeebe.shown} is not executed: {reason}.")
+            zeebe.problem(f"The element {zeebe.shown} is not supported: {reason}.")
             zeebe.discard()
     element.refuse_attributes(_REFUSED_ATTRIBUTES)
 
@@ -145,12 +145,12 @@ def _parameter(element: Element, reading: Reading) -> Mapping:
 def _parameter_value(element: Element, reading: Reading) -> Value:
     """Text, an expression, a list or a map."""
     for script in element.vendor_children("script"):
-        script.problem("A script in a mapping is not executed; use an expression.")
+        script.problem("A script in a mapping is not supported; use an expression.")
         script.discard()
     items, entries = element.vendor_child("list"), element.vendor_child("map")
     if items is not None:
         for script in items.vendor_children("script"):
-            script.problem("A script in a list is not executed; use an expression.")
+            script.problem("A script in a list is not supported; use an expression.")
             script.discard()
         return [reading.value(each, each.text) for each in items.vendor_children("value")]
     if entries is not None:
@@ -223,7 +223,7 @@ def _listeners(found: list[Element], reading: Reading, events: dict[str, When]) 
     for element in found:
         name = element.get("event") or ""
         for script in element.vendor_children("script"):
-            script.problem("A script as a listener is not executed; use a registered listener.")
+            script.problem("A script as a listener is not supported; use a registered listener.")
             script.discard()
         for field in element.vendor_children("field"):
             field.problem("Fields of a listener are not passed on; it reads variables or properties.")

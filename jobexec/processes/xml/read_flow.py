@@ -46,7 +46,7 @@ def _condition(element: Element, reading: Reading) -> Expression | None:
         return None
     found.get("type", XSI)
     check_language(found)
-    found.refuse_attributes({"resource": "scripts in files are not executed"})
+    found.refuse_attributes({"resource": "scripts in files are not supported"})
     if not found.text:
         found.problem("The condition is empty.")
     return reading.expression(found, found.text, "condition")
@@ -54,9 +54,9 @@ def _condition(element: Element, reading: Reading) -> Expression | None:
 
 def check_gateway(element: Element) -> None:
     if element.flag("instantiate", False):
-        element.problem("An event-based gateway that starts a process is not executed; use several start events.")
+        element.problem("An event-based gateway that starts a process is not supported; use several start events.")
     if element.get("eventGatewayType") not in (None, "Exclusive"):
-        element.problem("A parallel event-based gateway is not executed.")
+        element.problem("A parallel event-based gateway is not supported.")
 
 
 def read_lanes(element: Element) -> dict[str, str]:

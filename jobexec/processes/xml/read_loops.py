@@ -15,7 +15,7 @@ def read_loop(element: Element, reading: Reading) -> Loop | None:
     """The loop of an activity, None if it has none."""
     standard = element.child("standardLoopCharacteristics")
     if standard is not None:
-        standard.problem("A standard loop is not executed; use a multi-instance, or a flow back.")
+        standard.problem("A standard loop is not supported; use a multi-instance, or a flow back.")
         standard.discard()
     found = element.child("multiInstanceLoopCharacteristics")
     return None if found is None else _multi_instance(found, reading)
@@ -63,15 +63,15 @@ def check_language(element: Element) -> None:
     """Only the closed languages are evaluated."""
     language = (element.get("language") or "").rpartition("/")[2].lower()
     if language not in ("", "juel", "feel", "xpath"):
-        element.problem(f"The language {language!r} is not executed; expected JUEL or FEEL.")
+        element.problem(f"The language {language!r} is not supported; expected JUEL or FEEL.")
 
 
 def _refuse_data(element: Element) -> None:
     for each in element.children("loopDataInputRef", "loopDataOutputRef", "inputDataItem", "outputDataItem"):
-        each.problem(f"The element {each.shown} is not executed; expected a collection of Camunda, Flowable or Zeebe.")
+        each.problem(f"The element {each.shown} is not supported; expected a collection of Camunda, Flowable or Zeebe.")
         each.discard()
     if element.get("behavior") not in (None, "All") or element.get("noneBehaviorEventRef"):
-        element.problem("The behavior of a multi-instance is not executed; it can only be All.")
+        element.problem("The behavior of a multi-instance is not supported; it can only be All.")
     for each in element.children("complexBehaviorDefinition"):
-        each.problem("A complex behavior of a multi-instance is not executed.")
+        each.problem("A complex behavior of a multi-instance is not supported.")
         each.discard()

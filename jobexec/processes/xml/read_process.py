@@ -70,7 +70,7 @@ def _read_scope(element: Element, reading: Reading, content: _Content, scope: st
         if child.name == "sequenceFlow":
             content.flows.append(read_flow(child, reading, reading.ids))
         elif child.name in REFUSED:
-            child.problem(f"The element {child.shown} is not executed: {REFUSED[child.name]}.")
+            child.problem(f"The element {child.shown} is not supported: {REFUSED[child.name]}.")
             child.discard()
             content.nodes.append(_stand_in(child, scope))
         else:
@@ -116,7 +116,7 @@ def _common(element: Element, reading: Reading, kind: Kind, scope: str | None) -
 
 def _event_fields(element: Element, reading: Reading, kind: Kind) -> dict[str, Any]:
     if element.flag("parallelMultiple", False):
-        element.problem("An event that waits for several things at once is not executed.")
+        element.problem("An event that waits for several things at once is not supported.")
     fields: dict[str, Any] = {"event": read_event(element, reading)}
     if kind is Kind.START_EVENT:
         fields |= {"interrupting": element.flag("isInterrupting", True), "form": read_form(element, reading)}
@@ -177,7 +177,7 @@ def _completed(content: _Content) -> list[Node]:
 def _check_data_object(element: Element) -> None:
     """Flowable gives its data objects values; those of BPMN only draw."""
     if element.extensions("value"):
-        element.problem("The value of a data object is not executed; start the process with the variable.")
+        element.problem("The value of a data object is not supported; start the process with the variable.")
     element.discard()
 
 

@@ -1,4 +1,4 @@
-"""What a task does: a handler, an expression, or the job of an external worker."""
+"""Read the work of a task: a handler, an expression, or the job of an external worker."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _REFUSED_TYPES = {
     "shell": "models cannot start programs",
     "mail": "send mail in a registered handler",
     "http": "call the service in a registered handler",
-    "camel": "there is no Camel",
-    "mule": "there is no Mule",
-    "dmn": "decisions (DMN) are not executed; use a registered handler",
-    "case": "cases (CMMN) are not executed",
+    "camel": "Camel is not supported",
+    "mule": "Mule is not supported",
+    "dmn": "decisions (DMN) are not supported; use a registered handler",
+    "case": "cases (CMMN) are not supported",
     "send-event": "events of a registry are not sent; use a registered handler",
 }
 _REFUSED_ATTRIBUTES = {
-    "decisionRef": "decisions (DMN) are not executed; use a registered handler",
-    "decisionRefBinding": "decisions (DMN) are not executed",
-    "decisionRefVersion": "decisions (DMN) are not executed",
-    "mapDecisionResult": "decisions (DMN) are not executed",
-    "resource": "scripts in files are not executed",
+    "decisionRef": "decisions (DMN) are not supported; use a registered handler",
+    "decisionRefBinding": "decisions (DMN) are not supported",
+    "decisionRefVersion": "decisions (DMN) are not supported",
+    "mapDecisionResult": "decisions (DMN) are not supported",
+    "resource": "scripts in files are not supported",
     "useLocalScopeForResultVariable": "declare an output mapping instead",
     "storeResultVariableAsTransient": "variables are stored",
-    "ruleVariablesInput": "rules (Drools) are not executed; use a registered handler",
-    "rules": "rules (Drools) are not executed; use a registered handler",
+    "ruleVariablesInput": "rules (Drools) are not supported; use a registered handler",
+    "rules": "rules (Drools) are not supported; use a registered handler",
 }
 _LANGUAGES = ("juel", "feel")
 
@@ -39,7 +39,7 @@ def read_work(element: Element, reading: Reading) -> Work | None:
     element.refuse_attributes(_REFUSED_ATTRIBUTES)
     kind, topic = element.vendor("type"), element.vendor("topic")
     if kind is not None and kind not in _EXTERNAL:
-        element.problem(f"A task of the type {kind!r} is not executed: {_REFUSED_TYPES.get(kind, 'it is unknown')}.")
+        element.problem(f"A task of the type {kind!r} is not supported: {_REFUSED_TYPES.get(kind, 'it is unknown')}.")
         return Work(handler=kind)  # so that nothing else is missed
     if kind is not None:
         return Work(
@@ -96,11 +96,11 @@ def read_script(element: Element, reading: Reading) -> Work | None:
         return read_work(element, reading)
     element.refuse_attributes(_REFUSED_ATTRIBUTES)
     if element.vendor_flag("autoStoreVariables", False):
-        element.problem("The attribute autoStoreVariables is not executed: a script sets its result variable.")
+        element.problem("The attribute autoStoreVariables is not supported: a script sets its result variable.")
     text = script.text
     if language not in ("", *_LANGUAGES):
         element.problem(
-            f"A script in {language!r} is not executed; expected JUEL, FEEL, or a service task with a registered "
+            f"A script in {language!r} is not supported; expected JUEL, FEEL, or a service task with a registered "
             "handler."
         )
         return Work(handler=language)

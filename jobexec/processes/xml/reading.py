@@ -1,4 +1,4 @@
-"""What is known while a file is read: its problems, its language, and the elements that others refer to."""
+"""The state while a file is read: its problems, its language, and the elements that others refer to."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Reading:
         if found is None or isinstance(found, Expression):
             return found
         marks = "'='" if self.is_zeebe else "'${'"
-        element.problem(f"The {what} {text!r} is no expression; one begins with {marks}.")
+        element.problem(f"The {what} {text!r} is not an expression; expressions begin with {marks}.")
         return None
 
     def feel(self, element: Element, text: str | None) -> Value:

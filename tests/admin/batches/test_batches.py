@@ -153,7 +153,7 @@ def test_a_batch_of_a_group_of_failures(admin):
     assert other.pk not in meant(batch)
     told = admin.told(response)
     assert told[0] == ("success", "A batch requeues the dead letters of 1 group with 2 retries.")
-    assert told[1][1].startswith("1 group of failures left alone: none of its jobs is a dead letter")
+    assert told[1][1].startswith("1 group of failures skipped: none of its jobs is a dead letter")
     response = admin.act(type(group), "requeue", [group], retries="2", _from_page="1")
     assert response["Location"] == list_url(Batch)
 
@@ -197,7 +197,7 @@ def test_suspend_activate_cancel_and_delete(admin):
     response = admin.act(Batch, "suspend", [batch])
     assert admin.told(response)[-1] == (
         "warning",
-        f"1 batch left alone: The batch {batch.pk} has been cancelled ({batch.pk}).",
+        f"1 batch skipped: The batch {batch.pk} has been cancelled ({batch.pk}).",
     )
     response = admin.act(Batch, "delete_selected", [batch], _from_page="1")
     assert response["Location"] == list_url(Batch)
@@ -209,7 +209,7 @@ def test_a_batch_that_is_gone_meanwhile(admin):
     batch.delete()
     batch.pk = Job().pk
     response = admin.act(Batch, "suspend", [batch])
-    assert admin.told(response)[0][1].startswith("1 batch left alone: it is no longer in the list")
+    assert admin.told(response)[0][1].startswith("1 batch skipped: it is no longer in the list")
 
 
 def test_a_job_of_a_batch_leads_to_it(admin, staff):

@@ -76,7 +76,7 @@ def test_seal_retry_and_cancel(admin, batch):
     assert admin.told(response) == [("success", "1 batch sealed.")] and batch.state == "running"
     assert named(admin.get(page_url(batch.row))) == {"activate", "retry", "cancel", "delete_selected"}
     response = admin.act(Batch, "retry", [batch.row])
-    assert admin.told(response) == [("success", "The failed jobs of 1 batch are tried again.")]
+    assert admin.told(response) == [("success", "The failed jobs of 1 batch are retried.")]
     assert batch.progress().failed == 0
     admin.act(Batch, "cancel", [batch.row])
     assert batch.state == "cancelled" and batch.progress() == (3, 1, 0, 2, 0)

@@ -82,14 +82,14 @@ def test_nothing_is_asked_while_nobody_looks(tab):
 def test_errors_are_told_and_survived(tab):
     tab.route(f"**{FRAGMENT}*", lambda route: route.fulfill(status=503))
     refreshed(tab)
-    tab.wait_for_selector("#jobexec-status >> text=No answer. Trying again.")
+    tab.wait_for_selector("#jobexec-status >> text=No response. Retrying.")
     assert "0" in tab.inner_text(DEAD_LETTERS)
     tab.clock.run_for(10_000)
     assert len(tab.asked) == 1  # it waits longer each time
     tab.unroute(f"**{FRAGMENT}*")
     data.dead_letter()
     refreshed(tab)
-    tab.wait_for_selector("#jobexec-status >> text=The server answers again.")
+    tab.wait_for_selector("#jobexec-status >> text=The server is responding again.")
     tab.wait_for_selector(f"{DEAD_LETTERS} >> text='1'")
 
 

@@ -122,8 +122,8 @@ class TestEmpty:
     def test_all_is_well(self, admin):
         data.node()
         text = board(admin)
-        assert "Nothing is wrong" in text
-        assert "What is wrong now" not in text
+        assert "No problems" in text
+        assert "Current problems" not in text
 
     def test_the_tables_are_listed_below(self, admin):
         content = admin.get(PAGE).content.decode()
@@ -141,9 +141,9 @@ class TestContent:
         incident()
         data.make(Job, rank=int((clock.now() - timedelta(minutes=5)).timestamp() * 1000))
         text = section(admin, "jobexec-wrong")
-        assert text.startswith("What is wrong now The oldest due job has been waiting for 5 min. 1 incident is open. ")
+        assert text.startswith("Current problems The oldest due job has been waiting for 5 min. 1 incident is open. ")
         assert "2 threads of worker-1 are stuck" in text
-        assert re.search(r"The lease of worker-2 ran out 1 min( \d s)? ago: it does not answer\.", text)
+        assert re.search(r"The lease of worker-2 expired 1 min( \d s)? ago: the node does not respond\.", text)
         content = admin.get(PAGE).content.decode()
         assert '<a href="/admin/jobexec/job/?lock=free">The oldest due job' in content
         assert content.index("jobexec-wrong") < content.index("jobexec-tiles")
@@ -273,7 +273,7 @@ class TestRefresh:
         assert f'data-url="{FRAGMENT}?engine=default&amp;period=hour" data-seconds="10"' in content
         response = admin.get(FRAGMENT, {"engine": "default", "period": "day"})
         content = response.content.decode()
-        assert "Nothing is wrong" in content
+        assert "No problems" in content
         assert "<html" not in content
         assert "no-store" in response["Cache-Control"]
 
@@ -317,7 +317,7 @@ class TestPermissions:
     def test_what_is_late_is_not_told_who_may_not_see_jobs(self, staff):
         data.node()
         data.make(Job, rank=0)
-        assert "Nothing is wrong" in board(staff("view_deadletterjob", view=False))
+        assert "No problems" in board(staff("view_deadletterjob", view=False))
         assert "has been waiting" in board(staff("view_job", view=False))
 
     def test_no_links_to_what_one_may_not_see(self, staff):

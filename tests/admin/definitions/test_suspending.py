@@ -39,7 +39,7 @@ def test_with_dates_and_without_existing_jobs(admin, settings):
     data.make(Job, tenant_id="acme")
     answers = {"scope": "tenant_id", "value": "acme", "until": "2099-07-02T10:00:00"}
     asked = admin.post(URL, answers)
-    assert b"Existing jobs are left alone." in asked.content
+    assert b"Existing jobs are not affected." in asked.content
     hidden = {field.name: field.value() for field in asked.context["form"] if field.value() not in (None, "")}
     admin.post(URL, {**hidden, "_confirmed": "1"})
     suspension = Suspension.objects.get()

@@ -139,7 +139,7 @@ def test_running_jobs_are_left_alone_with_the_reason(admin):
     success, warning = admin.told(response)
     assert success == ("success", "2 jobs deleted.")
     assert warning[0] == "warning"
-    assert warning[1].startswith(f"5 jobs left alone: it is running or queued on {data.OWNER} (")
+    assert warning[1].startswith(f"5 jobs skipped: it is running or queued on {data.OWNER} (")
     assert warning[1].count(", ") == 3
     assert set(audit_log()[0].scope["ids"]) == {str(job.pk) for job in free}
 
@@ -151,8 +151,8 @@ def test_rows_that_are_gone_meanwhile_are_named(admin):
     response = admin.act(DeadLetterJob, "requeue", [kept, moved, done], retries="3")
     told = admin.told(response)
     assert ("success", "1 job requeued with 3 retries.") in told
-    assert ("warning", f"1 dead letter job left alone: its state is now executable ({moved.pk}).") in told
-    assert ("warning", f"1 dead letter job left alone: it is done or deleted ({done.pk}).") in told
+    assert ("warning", f"1 dead letter job skipped: its state is now executable ({moved.pk}).") in told
+    assert ("warning", f"1 dead letter job skipped: it is done or deleted ({done.pk}).") in told
 
 
 def test_keys_that_are_none_are_refused(admin):
@@ -165,7 +165,7 @@ def test_many_reasons_are_summed_up(admin):
         data.running(lock_owner=f"worker-{number}:boot")
     told = admin.told(admin.act(Job, "delete_selected", list(Job.objects.all())))
     assert len(told) == 6
-    assert told[-1] == ("warning", "3 jobs left alone: other reasons.")
+    assert told[-1] == ("warning", "3 jobs skipped: other reasons.")
 
 
 def test_all_pages_and_only_what_the_filter_shows(admin):
@@ -228,7 +228,7 @@ def test_retire_deployments_and_registrations(admin):
     response = admin.act(Deployment, "retire", [old, new])
     assert [text for _, text in admin.told(response)][-2:] == [
         "1 deployment retired.",
-        "1 deployment left alone: jobs name it (shop:2).",
+        "1 deployment skipped: jobs refer to it (shop:2).",
     ]
     assert list(Deployment.objects.values_list("pk", flat=True)) == ["shop:2"]
 
@@ -273,7 +273,7 @@ def test_suspend_with_dates_in_the_current_time_zone(admin, settings):
 def test_an_end_before_the_beginning_is_asked_again(admin, dates):
     job = data.make(Job)
     response = admin.act(Job, "suspend", [job], **dates)
-    assert b"This must be in the future and after the beginning." in response.content
+    assert b"This must be in the future and after the start." in response.content
     assert not Suspension.objects.exists()
     assert b"Enter a valid date/time." in admin.act(Job, "suspend", [job], at="tomorrow").content
 
@@ -297,7 +297,7 @@ def test_a_suspension_can_be_given_an_end(admin, settings):
     response = admin.act(Suspension, "lift", [now, later], at="2099-07-01T10:00:00")
     told = admin.told(response)
     assert told[0] == ("success", "1 suspension ends 07/01/2099 10:00:00.")
-    assert told[1][1].startswith("1 suspension left alone: at: expected a time after the suspension begins")
+    assert told[1][1].startswith("1 suspension skipped: at: expected a time after the suspension begins")
     assert SuspendedJob.objects.get().pk == job.pk
     assert Suspension.objects.get(pk=now.pk).activate_time == datetime(2099, 7, 1, 8, tzinfo=UTC)
     admin.act(Suspension, "lift", [now, later])

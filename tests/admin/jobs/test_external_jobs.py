@@ -84,7 +84,7 @@ def test_an_incident_by_its_key(admin):
 
 def test_its_page_hides_what_is_sensitive_and_the_lease(admin, jobs):
     content = admin.get(page_url(jobs["held"])).content.decode()
-    assert "The worker payments-1 has it until" in content
+    assert "The worker payments-1 holds it until" in content
     assert "Held by payments-1" in content and "then other workers may fetch the job" in content
     assert "card_password" in content and "hush" not in content
     assert "s3cr3t" not in content

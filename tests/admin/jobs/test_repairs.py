@@ -35,8 +35,8 @@ def test_unlock_only_what_nobody_holds_any_more(admin):
     told = admin.told(admin.act(Job, "unlock", [lost, held, free]))
     assert told[0] == ("success", "1 job unlocked.")
     assert {text.split(" (")[0] for _level, text in told[1:]} == {
-        "1 job left alone: it is not locked",
-        f"1 job left alone: node worker-2 holds it and is alive: lease valid until {living.lease_expiration_time}",
+        "1 job skipped: it is not locked",
+        f"1 job skipped: node worker-2 holds it and is alive: lease valid until {living.lease_expiration_time}",
     }
     lost.refresh_from_db()
     held.refresh_from_db()
@@ -129,7 +129,7 @@ def test_override_the_priority_of_a_definition(admin):
     response = admin.act(JobDefinition, "clear_priority", [pay])
     assert JobDefinition.objects.get().overriding_priority is None
     response = admin.act(JobDefinition, "clear_priority", [pay])
-    assert admin.told(response)[-1][1].startswith("1 job definition left alone: its priority is not overridden")
+    assert admin.told(response)[-1][1].startswith("1 job definition skipped: its priority is not overridden")
 
 
 def test_requeue_the_dead_letters_of_a_definition(admin):
@@ -138,7 +138,7 @@ def test_requeue_the_dead_letters_of_a_definition(admin):
     assert admin.told(response) == [("success", "The dead letters of 1 definition are requeued with 4 retries.")]
     assert (Job.objects.get().pk, Job.objects.get().retries) == (job.pk, 4)
     response = admin.act(JobDefinition, "set_retries", [pay], retries="4")
-    assert admin.told(response)[-1][1].startswith("1 job definition left alone: it has no dead letters")
+    assert admin.told(response)[-1][1].startswith("1 job definition skipped: it has no dead letters")
 
 
 def test_a_batch_of_them_knows_who_started_it(admin, monkeypatch):
@@ -162,4 +162,4 @@ def test_history_is_written_now_or_never(admin):
     assert HistoryJob.objects.get().pk == job.pk
     assert JobLog.objects.get().state == LogState.DELETED
     response = admin.act(HistoryJob, "delete_selected", [other])
-    assert admin.told(response)[-1][1].startswith("1 history job left alone: it is no longer in the list")
+    assert admin.told(response)[-1][1].startswith("1 history job skipped: it is no longer in the list")

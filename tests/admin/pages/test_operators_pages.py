@@ -172,7 +172,7 @@ class TestInstance:
         assert "its own page" in text
         assert "Cancel its jobs" not in text
         response = admin.post(instance(), {"_apply": "1"})
-        assert admin.told(response) == [("error", "Its jobs carry it on: cancel it on its own page.")]
+        assert admin.told(response) == [("error", "Its jobs drive it forward: cancel it on its own page.")]
         assert Job.objects.count() == 1
 
     def test_a_batch_cancels_very_many(self, admin, monkeypatch):

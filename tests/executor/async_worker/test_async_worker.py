@@ -245,7 +245,7 @@ def test_who_holds_up_the_loop_is_named(alias, start, handle, monkeypatch, caplo
     said = threading.Event()
 
     async def block():
-        until(lambda: "keeps the event loop busy" in caplog.text or None)
+        until(lambda: "has blocked the event loop" in caplog.text or None)
         said.set()
 
     handle(block, name="tests.block")
@@ -254,9 +254,9 @@ def test_who_holds_up_the_loop_is_named(alias, start, handle, monkeypatch, caplo
     executor = start()
     passed(said)
     until(lambda: executor.idle)
-    warnings = [record.getMessage() for record in caplog.records if "event loop busy" in record.getMessage()]
+    warnings = [record.getMessage() for record in caplog.records if "blocked the event loop" in record.getMessage()]
     assert len(warnings) == 1
-    assert warnings[0].startswith("tests.block keeps the event loop busy for")
+    assert warnings[0].startswith("tests.block has blocked the event loop for")
     assert "in until" in warnings[0]
 
 

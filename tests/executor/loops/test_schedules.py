@@ -308,11 +308,11 @@ class TestFromTheCode:
         ("options", "said"),
         [
             ({"schedule": "61 * * * *"}, "the field minute is wrong"),
-            ({"schedule": ""}, "expected a text"),
+            ({"schedule": ""}, "expected a string"),
             ({"schedule": "R/PT1H", "timezone": "Europe/Atlantis"}, "timezone: expected"),
             ({"schedule": "R/PT1H", "misfire": "later"}, "misfire: expected one of 'skip', 'once', 'all'"),
-            ({"timezone": "UTC"}, "expected a schedule beside them"),
-            ({"misfire": "all"}, "expected a schedule beside them"),
+            ({"timezone": "UTC"}, "only valid with a schedule"),
+            ({"misfire": "all"}, "only valid with a schedule"),
         ],
     )
     def test_what_is_wrong_is_said_at_the_decoration(self, handle, options, said):

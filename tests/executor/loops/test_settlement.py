@@ -69,7 +69,7 @@ def test_an_outcome_that_is_really_lost_is_said(alias, service, jobs, caplog):
     Job.objects.using(alias).update(lock_owner="another", revision=9)
     service.start()
     assert service.settle(done(alias, work)) is False
-    assert "its lock was lost; this outcome does not count" in caplog.text
+    assert "its lock was lost; this outcome is discarded" in caplog.text
     assert Job.objects.using(alias).get().lock_owner == "another"
 
 

@@ -76,7 +76,7 @@ def test_a_commit_in_doubt_is_tried_again_and_not_counted_as_lost(alias, service
         service.submit(done(alias, work))
     until(lambda: service.empty and doubt)
     assert (len(doubt[0]), tables_of(alias)) == (2, {})
-    assert "lock was lost; this outcome does not count" not in caplog.text
+    assert "lock was lost; this outcome is discarded" not in caplog.text
     assert JobLog.objects.using(alias).count() == 2, "written once, although it was tried twice"
 
 
@@ -102,7 +102,7 @@ def test_what_was_settled_before_an_error_in_its_group_counts(alias, service, jo
     finally:
         signals.job_completed.disconnect(receiver)
     assert (heard, [end.counted for end in ends]) == ([good.id], [True, True])
-    assert "does not count" not in caplog.text
+    assert "is discarded" not in caplog.text
 
 
 @pytest.mark.parametrize("error", [ValueError("cannot be written"), OperationalError("max_allowed_packet")])

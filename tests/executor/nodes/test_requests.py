@@ -66,7 +66,7 @@ def test_a_drained_node_ends_its_process(alias, make_executor):
     operations.drain_nodes(["here"], using=alias)
     assert operations.resume_nodes(["here"], using=alias).skipped == {"here": "it is draining"}
     assert serve(executor, Shutdown(), say=said.append) == EXIT_DRAINED
-    assert said == ["An operator ends it. Draining: 0 jobs are running.", "Drained."]
+    assert said == ["Stopped by an operator. Draining: 0 jobs are running.", "Drained."]
     assert states(alias) == []
 
 
@@ -88,8 +88,8 @@ def test_the_command(alias):
     code, text = jobs("nodes", "pause", "a", "c", alias=alias)
     assert code == Exit.LEFT_ALONE
     assert text.splitlines() == [
-        "1 node follows at its next heartbeat.",
-        "1 node was left alone:",
+        "1 node will follow at its next heartbeat.",
+        "1 node was skipped:",
         "  c  no living node has this name",
     ]
     assert states(alias) == [("a", "active", "paused"), ("b", "active", "active")]

@@ -101,9 +101,9 @@ def test_the_banner_has_five_lines(alias, make_executor):
     assert "optimistic" in lines[1]
     assert lines[2] == "  categories: default, mail; deployments: all"
     listening = int("LISTEN" in lines[1])
-    connections = f"connections: up to {17 + listening} on {alias}"
+    connections = f"connections: up to {18 + listening} on {alias}"
     assert lines[3] == f"  pool:       3 threads, queue of 7; history: activity; {connections}"
-    assert "registered. Ctrl-C drains" in lines[4]
+    assert "registered. Press Ctrl-C" in lines[4]
 
 
 def test_the_banner_tells_the_deployments_that_are_served(alias, make_executor):

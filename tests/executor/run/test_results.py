@@ -141,7 +141,7 @@ def test_an_error_while_telling_is_logged_and_changes_nothing(alias, keep, caplo
     run_one(alias)
     assert [find_task_result(each, alias).status for each in (pk, other)] == ["SUCCESSFUL"] * 2
     assert [record.getMessage() for record in caplog.records if record.exc_info] == [
-        f"Job {each} is over, but reporting its end failed" for each in (pk, other)
+        f"Job {each} has ended, but reporting its end failed" for each in (pk, other)
     ]
 
 

@@ -14,6 +14,7 @@ from jobexec.conf import get_settings
 from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.process import preflight
 from jobexec.executor.process.until_empty import UntilEmpty
+from jobexec.handlers.base import SharedEnd
 from jobexec.management.commands import runjobexecutor
 from jobexec.runtime.connection_count import (
     LOOPS,
@@ -152,7 +153,7 @@ def test_every_alias_has_its_number(alias, configure):
     assert connections_by_alias(get_settings()) == {alias: 16}, "async handlers run in the worker threads"
 
 
-def test_loops_that_only_some_settings_need(alias, configure, monkeypatch):
+def test_loops_that_only_some_settings_need(alias, configure):
     configure({"NOTIFY": False}, THREADS=3)
     ordinary = connections_by_alias(get_settings())[alias]
     configure({"NOTIFY": False}, THREADS=3, RESOURCES={"pay": {"limit": 1}}, DEAD_LETTER_ALERTS={})
@@ -160,16 +161,39 @@ def test_loops_that_only_some_settings_need(alias, configure, monkeypatch):
     alerts = {"team": {"mail": "team@shop.example"}}
     configure({"NOTIFY": False}, THREADS=3, RESOURCES={"pay": {"limit": 1}}, DEAD_LETTER_ALERTS=alerts)
     assert connections_by_alias(get_settings())[alias] == ordinary + 2
+
+
+@pytest.mark.transactional
+def test_steps_that_end_together_use_a_connection_of_their_own(alias, make_executor, handle, monkeypatch):
+    executor = make_executor()
+    engine = executor.settings.engine(alias)
+    done, used = threading.Event(), []
+
+    def write(using, ended):
+        used.append(threading.current_thread().name)
+        done.set()
+        return []
+
+    def step(context):
+        context.shared_end = SharedEnd(write, None)
+
+    handle(step, name="tests.step")
+    executor.start()
+    make_job(alias, handler_type="tests.step")
+    passed(done)
+    executor.stop()
+    assert used == [f"jobexec-settlement-{alias}"]
+    with_processes = ordinary_connections(executor.settings, engine)
     monkeypatch.setattr(apps, "is_installed", lambda name: name != "jobexec.processes")
-    assert connections_by_alias(get_settings())[alias] == ordinary + 1, "no job ends together with others"
+    assert with_processes == ordinary_connections(executor.settings, engine) + 1
 
 
 def test_the_number_in_the_documentation_is_right(monkeypatch):
+    monkeypatch.setattr(apps, "is_installed", lambda name: name != "jobexec.processes")
     docs = Path(__file__).parents[3] / "docs"
     pages = ["tutorial/first-job.md", "how-to/run-in-production.md", "how-to/use-pgbouncer.md"]
     said = [re.findall(r"connections: up to (\d+)\s+on\s+default", (docs / page).read_text()) for page in pages]
     settings = get_settings().replace(threads=10)
-    monkeypatch.setattr(apps, "is_installed", lambda name: False)
     ordinary = ordinary_connections(settings, settings.engine("default"))
     assert said == [[str(ordinary)], [str(ordinary + 1)], [str(ordinary + 1)]], "SQLite, and PostgreSQL with a listener"
 

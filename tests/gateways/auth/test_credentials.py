@@ -85,7 +85,7 @@ def test_an_expired_client_and_a_disabled_one(alias, gateway, caplog):
     _row, off = create_client(alias, name="off", enabled=False)
     with caplog.at_level(logging.WARNING, "jobexec.gateway"):
         refused(f"Bearer {off}")
-    assert "'off' was refused: it is disabled" in caplog.text
+    assert "a request of the client 'off': it is disabled" in caplog.text
     auth.authenticate(f"Bearer {secret}")
     gateway.tick(2.9)
     auth.authenticate(f"Bearer {secret}")
@@ -307,7 +307,7 @@ def test_without_access_control_everybody_is_everything(settings, caplog, monkey
         assert client.caller.types is None and client.caller.tenants is None
         assert all(map(client.may, auth.PERMISSIONS))
     found = [record for record in caplog.records if record.name == "jobexec.gateway"]
-    assert len(found) == 1 and "EVERYBODY" in found[0].message
+    assert len(found) == 1 and "ANYONE" in found[0].message
 
 
 @pytest.mark.parametrize(("debug", "level"), [(True, "WARNING"), (False, "CRITICAL")])

@@ -22,7 +22,7 @@ def test_the_first_at_once_and_the_others_together(time, caplog):
     teller = RejectionSummary()
     for _ in range(5):
         teller.tell("10.0.0.7", "no good")
-    assert [record.getMessage() for record in caplog.records] == ["Refused a caller at '10.0.0.7': no good"]
+    assert [record.getMessage() for record in caplog.records] == ["Rejected a request from '10.0.0.7': no good"]
     time[0] += 10
     teller.tell("a\nb" + "x" * 500, "no good")
     line = caplog.records[-1].getMessage()

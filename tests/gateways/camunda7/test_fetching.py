@@ -163,10 +163,10 @@ def test_the_answer_is_ordered_by_creation_if_that_is_asked(alias, rest, frozen)
 
 
 WRONG = [
-    ({"maxTasks": 1}, "workerId: expected a text, got null."),
+    ({"maxTasks": 1}, "workerId: expected a string, got null."),
     ({"workerId": "w"}, "maxTasks: expected an integer of at least 1, got null."),
     ({"workerId": "w", "maxTasks": 0}, "maxTasks: expected an integer of at least 1, got 0."),
-    ({"topics": [{"lockDuration": 1}]}, "topics[0].topicName: expected a text, got null."),
+    ({"topics": [{"lockDuration": 1}]}, "topics[0].topicName: expected a string, got null."),
     ({"topics": [{"topicName": "a"}]}, "topics[0].lockDuration: expected a number of milliseconds, got null."),
     ({"topics": [{"topicName": "a", "lockDuration": 0}]}, "topics[0].lockDuration: expected an integer of at least 1"),
     ({"topics": "a"}, 'topics: expected a list of objects, got "a".'),

@@ -319,9 +319,9 @@ def test_an_unknown_task_is_not_found_by_any_call(alias, rest, id):
 
 
 WRONG = [
-    ("complete", {}, "workerId: expected a text, got null."),
-    ("complete", {"workerId": ""}, "workerId: expected a text, got an empty text."),
-    ("complete", {"workerId": {"a": 1}}, 'workerId: expected a text, got {"a": 1}.'),
+    ("complete", {}, "workerId: expected a string, got null."),
+    ("complete", {"workerId": ""}, "workerId: expected a string, got an empty string."),
+    ("complete", {"workerId": {"a": 1}}, 'workerId: expected a string, got {"a": 1}.'),
     ("complete", {"workerId": "w", "variables": [1]}, "variables: expected an object, got [1]."),
     (
         "complete",
@@ -336,8 +336,8 @@ WRONG = [
         {"workerId": "w", "retries": 1, "retryTimeout": -5},
         "retryTimeout: expected an integer of at least 0, got -5.",
     ),
-    ("failure", {"workerId": "w", "retries": 1, "errorDetails": {"a": 1}}, "errorDetails: expected a text"),
-    ("bpmnError", {"workerId": "w"}, "errorCode: expected a text, got null."),
+    ("failure", {"workerId": "w", "retries": 1, "errorDetails": {"a": 1}}, "errorDetails: expected a string"),
+    ("bpmnError", {"workerId": "w"}, "errorCode: expected a string, got null."),
     ("extendLock", {"workerId": "w"}, "newDuration: expected a number of milliseconds, got null."),
     ("extendLock", {"workerId": "w", "newDuration": -1}, "newDuration: expected an integer of at least 1, got -1."),
     ("lock", {"workerId": "w", "lockDuration": 0}, "lockDuration: expected an integer of at least 1, got 0."),

@@ -50,7 +50,7 @@ def test_a_message_id_that_is_known(alias, v2):
     [
         ({"name": None}, "name: expected"),
         ({"name": " "}, "name: expected"),
-        ({"name": "x" * 129}, "name: expected a text of 1 to 128"),
+        ({"name": "x" * 129}, "name: expected a string of 1 to 128"),
         ({"correlationKey": ""}, "correlationKey: expected"),
         ({"correlationKey": 5}, "correlationKey: expected"),
         ({"timeToLive": "PT1H"}, "timeToLive: expected"),

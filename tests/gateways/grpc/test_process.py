@@ -107,10 +107,10 @@ def test_a_call_that_runs_is_answered_before_the_end(engine, run):
 def test_it_says_whom_it_serves(alias, run):
     process = run().started()
     text = "\n".join(process.out)
-    assert "without TLS" in text and "EVERYBODY" in text and "SQLite" in text
+    assert "without TLS" in text and "ANYONE" in text and "SQLite" in text
     process = run("--address", "0.0.0.0", GATEWAY_AUTH="required").started()
     text = "\n".join(process.out)
-    assert "EVERYBODY" not in text and "clients with a secret" in text
+    assert "ANYONE" not in text and "clients with a secret" in text
     assert "Without TLS anyone on the network path can read" in text
 
 

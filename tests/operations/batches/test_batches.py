@@ -254,7 +254,7 @@ def test_all_operations_are_there():
         ("set_due_date", {"due_date": "2026-13-01T00:00:00Z"}, "due_date: expected an aware datetime"),
         ("set_due_date", {"due_date": datetime(2026, 1, 1)}, "due_date: expected a datetime with a time zone"),
         ("suspend", {"at": 1}, "at: expected an aware datetime"),
-        ("move_to_dead_letter", {"reason": 1}, "reason: expected a text, got 1"),
+        ("move_to_dead_letter", {"reason": 1}, "reason: expected a string, got 1"),
         ("recalculate_due_date", {"from_creation": "yes"}, "from_creation: expected True or False, got 'yes'"),
     ],
 )
@@ -297,7 +297,7 @@ def test_what_is_refused_does_not_disturb_the_rest(alias, frozen, small):
     assert (batch.state, batch.changed, batch.skipped) == ("completed", 4, 2)
     assert tables_of(alias) == {running.id: [Job]}
     reasons = dict(BatchFailure.objects.using(alias).filter(batch=batch).values_list("job_id", "reason"))
-    assert reasons == {running.id: "it is running or queued on one", nobody: "there is no such job any more"}
+    assert reasons == {running.id: "it is running or queued on one", nobody: "the job no longer exists"}
 
 
 def test_what_fails_does_not_disturb_the_rest(alias, frozen, monkeypatch):

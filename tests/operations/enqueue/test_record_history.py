@@ -103,13 +103,13 @@ def test_the_attempts_are_a_setting(alias, configure):
     ("name", "records", "values", "message"),
     [
         ("", [1], {}, "name: expected the name of a history handler"),
-        (7, [1], {}, "name: expected a text"),
-        ("x" * 256, [1], {}, "name: expected a text of at most 255"),
+        (7, [1], {}, "name: expected a string"),
+        ("x" * 256, [1], {}, "name: expected a string of at most 255"),
         ("tests.audit", [1, object()], {}, "tests.audit: record 2: expected JSON"),
         ("tests.audit", [float("nan")], {}, "record 1: expected JSON"),
         ("tests.audit", ["\x00"], {}, "U\\+0000"),
-        ("tests.audit", [1], {"tenant_id": "x" * 65}, "tenant_id: expected a text of at most 64"),
-        ("tests.audit", [1], {"process_instance_id": None}, "process_instance_id: expected a text"),
+        ("tests.audit", [1], {"tenant_id": "x" * 65}, "tenant_id: expected a string of at most 64"),
+        ("tests.audit", [1], {"process_instance_id": None}, "process_instance_id: expected a string"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused(alias, name, records, values, message):

@@ -209,13 +209,13 @@ def test_the_log_knows_of_it(alias, settings):
         ({"on_complete": print}, "on_complete: expected a function with @job"),
         ({"on_error": {5: "tests.ship"}}, "on_error: expected error codes"),
         ({"on_error": "tests.ship"}, "on_error: .*error_code"),
-        ({"on_complete": ("tests.ship", {"variables": {}})}, "variables is given by the worker"),
+        ({"on_complete": ("tests.ship", {"variables": {}})}, "variables comes from the worker"),
         ({"on_complete": ("tests.ship", {"colour": 1})}, "on_complete: .*colour"),
         ({"max_deliveries": 0}, "max_deliveries"),
         ({"tenant_id": 5}, "tenant_id"),
         ({"process_definition_id": "x" * 300}, "process_definition_id"),
         ({"delay": 5, "run_after": timedelta(1)}, "either delay or run_after"),
-        ({"deployment": "shop"}, "deployment: expected a text of the form 'name:version'"),
+        ({"deployment": "shop"}, "deployment: expected a string of the form 'name:version'"),
         ({"deployment": ""}, "deployment: expected"),
         ({"colour": "red"}, "Unknown option 'colour'"),
         ({"database": "other"}, "Unknown option 'database'. Did you mean 'using'"),
@@ -229,7 +229,7 @@ def test_what_is_wrong_is_named(options, text, alias, ship):
 
 @pytest.mark.parametrize("type", ["", "  ", "x" * 256, 5, None])
 def test_a_type_is_a_text(type, alias):
-    with pytest.raises(InvalidJob, match="type: expected a text"):
+    with pytest.raises(InvalidJob, match="type: expected a string"):
         jobexec.external_job(type, using=alias)
 
 

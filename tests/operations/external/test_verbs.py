@@ -38,7 +38,7 @@ from tests.support.factories import a_run, acquire, make_job, make_node, make_ro
 from tests.support.outside import MINUTE, fetch, held_by_worker, make_external, missed_by_worker
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-HELD = f"the worker w1 has it until {NOW + MINUTE}"
+HELD = f"the worker w1 holds it until {NOW + MINUTE}"
 
 
 @pytest.fixture

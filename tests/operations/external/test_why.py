@@ -53,7 +53,7 @@ def test_a_worker_is_there(alias):
     make_external(alias, "mail", priority=5)
     make_external(alias, priority=5, delay=60)
     assert first(alias, job).code == "jobs_in_front"
-    assert first(alias, job).text == "1 job of the type payment is in front of it."
+    assert first(alias, job).text == "1 job of the type payment is ahead of it."
 
 
 def test_a_worker_has_it(alias):
@@ -62,7 +62,7 @@ def test_a_worker_has_it(alias):
     assert codes(alias, job) == ["held_by_worker"]
     until = (NOW + MINUTE).isoformat()
     assert reason.details == {"worker": "w1", "until": until, "fetched": 1, "leased": False}
-    assert "The worker w1 has it until" in reason.text
+    assert "The worker w1 holds it until" in reason.text
     cancel(job, using=alias)
     suspend(job, using=alias)
     assert codes(alias, job) == ["held_by_worker", "cancel_requested", "suspended"]

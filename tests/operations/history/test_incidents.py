@@ -208,5 +208,5 @@ def test_an_unknown_incident(alias, id):
 @pytest.mark.parametrize(("text", "got"), [("x" * 4001, "4001 characters"), (None, "None")])
 def test_an_annotation_is_a_text_of_a_certain_length(alias, text, got):
     dead_letter(alias)
-    with pytest.raises(InvalidJob, match=f"annotation: expected a text of at most 4000 characters, got {got}"):
+    with pytest.raises(InvalidJob, match=f"annotation: expected a string of at most 4000 characters, got {got}"):
         annotate_incident(only(alias).pk, text, using=alias)

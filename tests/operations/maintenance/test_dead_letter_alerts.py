@@ -242,7 +242,7 @@ def test_a_node_that_looks_at_the_same_time_tells_nothing(alias, targets, frozen
 
 
 def test_it_is_all_or_nothing(alias, targets, frozen, monkeypatch):
-    """Killed before the commit: nothing is noted, and the next look tells."""
+    """Killed before the commit: nothing is noted, and the next check tells."""
     targets(team=TEAM)
     frozen.tick(1)
     die(alias)
@@ -300,7 +300,7 @@ def test_a_subject_is_one_line(configure, mailoutbox):
 
 def test_a_target_that_is_gone(configure):
     configure(DEAD_LETTER_ALERTS={})
-    with pytest.raises(DoNotRetry, match="DEAD_LETTER_ALERTS has no 'team' any more"):
+    with pytest.raises(DoNotRetry, match="DEAD_LETTER_ALERTS no longer has 'team'"):
         alert_delivery.deliver("default", "1", "team", [GROUP], 0)
 
 
@@ -380,7 +380,7 @@ def test_a_message_to_try_it(hook, configure, mailoutbox):
     configure(DEAD_LETTER_ALERTS={"team": TEAM})
     send_test_alert("team")
     assert "This is a test." in mailoutbox[0].body
-    with pytest.raises(DoNotRetry, match="has no 'hook' any more"):
+    with pytest.raises(DoNotRetry, match="no longer has 'hook'"):
         send_test_alert("hook")
 
 

@@ -174,7 +174,7 @@ def test_refused_while_running_without_disturbing_the_others(alias, verb):
         result = verb([running.id, free.pk, gone, str(free.pk)], alias)
         assert Job.objects.using(alias).filter(pk=running.id, lock_owner="one").exists(), "the transaction goes on"
     assert result.changed == [free.pk]
-    assert result.skipped == {running.id: "it is running or queued on one", gone: "there is no such job any more"}
+    assert result.skipped == {running.id: "it is running or queued on one", gone: "the job no longer exists"}
     assert complete_jobs(alias, [(running, a_run(alias))]) == {running.id}
     assert table_of(alias, dead) is DeadLetterJob
 

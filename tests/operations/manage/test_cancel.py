@@ -62,7 +62,7 @@ def test_many_at_once_each_with_its_event_and_what_has_ended_is_skipped(alias, h
     complete_jobs(alias, [(work, a_run(alias))])
     result = cancel([*waiting, running, ended, uuid7()], using=alias)
     assert result.changed == [*(row.pk for row in waiting), running.pk]
-    assert set(result.skipped.values()) == {"there is no such job any more"}
+    assert set(result.skipped.values()) == {"the job no longer exists"}
     assert heard == [row.pk for row in waiting], "the one that runs follows when it has ended"
     assert tables_of(alias) == {running.pk: [Job], other.pk: [Job]}
     by_queryset = cancel(Job.objects.using(alias).filter(tenant_id="other"))

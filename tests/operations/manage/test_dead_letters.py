@@ -65,7 +65,7 @@ def test_it_is_told(alias):
 @pytest.mark.parametrize("reason", [None, 7])
 def test_a_reason_is_a_text(alias, reason):
     row = make_job(alias)
-    with pytest.raises(InvalidJob, match=f"reason: expected a text, got {reason}"):
+    with pytest.raises(InvalidJob, match=f"reason: expected a string, got {reason}"):
         move_to_dead_letter(row, reason, using=alias)
     assert table_of(alias, row) is Job
 

@@ -270,7 +270,7 @@ class TestRetries:
 
     @pytest.mark.parametrize("id", ["", None])
     def test_which_definition(self, alias, id):
-        with pytest.raises(InvalidJob, match="job_definition_id: expected a text"):
+        with pytest.raises(InvalidJob, match="job_definition_id: expected a string"):
             set_retries_by_definition(id, 1, using=alias)
 
 

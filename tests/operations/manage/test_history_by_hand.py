@@ -33,7 +33,7 @@ def test_delete(alias):
     job, other, gone = a_job(alias), a_job(alias), uuid7()
     result = delete_history_jobs([job.pk, gone], using=alias)
     assert result.changed == [job.pk]
-    assert result.skipped == {gone: "there is no such job any more"}
+    assert result.skipped == {gone: "the job no longer exists"}
     assert HistoryJob.objects.using(alias).get().pk == other.pk
     entry = JobLog.objects.using(alias).get()
     assert (entry.job_id, entry.state) == (job.pk, LogState.DELETED)

@@ -81,7 +81,7 @@ def test_others_are_refused(alias):
     broken = waiting(alias, retry_plan="whenever")
     result = recalculate_due_date([timer, due, dead, broken], using=alias)
     assert not result.changed
-    assert result.skipped[timer.pk] == "it waits for its first run, whose date is explicit: set a due date instead"
+    assert result.skipped[timer.pk] == "it waits for its first run at an explicit date: set a due date instead"
     assert result.skipped[due.pk] == "not possible for a job that is executable"
     assert result.skipped[dead.pk] == "not possible for a job that is dead letter"
     assert result.skipped[broken.pk].startswith("its retry plan is broken: Invalid retry plan 'whenever'")

@@ -152,7 +152,7 @@ def test_activating_what_is_not_suspended_changes_nothing(alias):
     rows = [make_job(alias), make_job(alias, due_date=LATER), make_row(DeadLetterJob, alias)]
     before = [(type(row), vars(reload(alias, row)) | {"_state": None}) for row in rows]
     result = activate([*rows, nobody := uuid7()], using=alias)
-    assert result.skipped[nobody] == "there is no such job any more"
+    assert result.skipped[nobody] == "the job no longer exists"
     assert activate(using=alias, tenant_id="t") == 0
     assert [(type(reload(alias, row)), vars(reload(alias, row)) | {"_state": None}) for row in rows] == before
 
@@ -278,7 +278,7 @@ def test_a_suspension_of_a_definition_of_a_tenant_that_is_broken_means_nothing(a
 
 
 def test_what_a_definition_of_a_tenant_is(alias):
-    with pytest.raises(ValueError, match="tenant_id: expected a text"):
+    with pytest.raises(ValueError, match="tenant_id: expected a string"):
         suspend(using=alias, **KEY, tenant_id=7)
-    with pytest.raises(ValueError, match="process_definition_key: expected a text that is not empty"):
+    with pytest.raises(ValueError, match="process_definition_key: expected a string that is not empty"):
         suspend(using=alias, process_definition_key="", tenant_id="acme")

@@ -42,10 +42,10 @@ def test_why(alias, frozen):
     row, endless = waiting(alias, waits_until=clock.now(alias) + HOUR), waiting(alias, tenant_id="a")
     found = why(row.pk, using=alias).reasons[0]
     assert found.code == "waits_for_message"
-    assert "the message approved with the key 4711, since " in found.text
-    assert ", until " in found.text
+    assert "the message approved with the key 4711 since " in found.text
+    assert "its wait ends on " in found.text
     assert found.details["until"] == (clock.now(alias) + HOUR).isoformat()
-    assert ", until " not in why(endless.pk, using=alias).reasons[0].text
+    assert "its wait ends on " not in why(endless.pk, using=alias).reasons[0].text
     publish(alias)
     assert "message_soon" in codes(alias, row)
     assert "message_soon" not in codes(alias, endless)

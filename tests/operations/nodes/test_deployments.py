@@ -132,7 +132,7 @@ def test_what_nobody_needs_is_retired_with_its_registrations(alias, frozen):
     start_node(alias)
     result = retire_deployments(["shop:1", "shop:3", "shop:9"], using=alias)
     assert (result.changed, left(alias)) == (["shop:1"], ["shop:2", "shop:3"])
-    reasons = {"shop:3": "a living node has it in its code", "shop:9": "there is no such deployment"}
+    reasons = {"shop:3": "it is in the code of a living node", "shop:9": "there is no such deployment"}
     assert result.skipped == reasons
     assert registered_deployments("berlin", using=alias) == ["shop:2", "shop:3"]
 
@@ -142,7 +142,7 @@ def test_what_a_job_names_in_any_table_stays(alias, frozen, table):
     versions(alias, frozen)
     make_row(table, alias, deployment_id="shop:1")
     result = retire_deployments(["shop:1", "shop:2"], using=alias)
-    assert (result.changed, result.skipped) == (["shop:2"], {"shop:1": "jobs name it"})
+    assert (result.changed, result.skipped) == (["shop:2"], {"shop:1": "jobs refer to it"})
 
 
 @pytest.mark.parametrize("table", [ExternalWorkerJob, SuspendedJob, DeadLetterJob])
@@ -155,7 +155,7 @@ def test_what_follows_a_job_of_workers_keeps_its_deployment(alias, frozen, handl
     if table is not ExternalWorkerJob:
         move(row, table)
     result = retire_deployments(["shöp:1", "shöp:2"], using=alias)
-    assert (result.changed, result.skipped) == (["shöp:2"], {"shöp:1": "jobs name it"})
+    assert (result.changed, result.skipped) == (["shöp:2"], {"shöp:1": "jobs refer to it"})
 
 
 def test_what_a_living_node_was_registered_for_by_hand_stays_until_it_is_dead(alias, frozen):

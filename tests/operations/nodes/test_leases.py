@@ -119,7 +119,8 @@ def test_sqlite_bears_one_node(alias, frozen):
     with pytest.raises(NodeRefused) as refused:
         make_node(alias, "second")
     assert str(refused.value) == (
-        f"'default' is SQLite, which one executor at a time may serve, and node 'first' (process {os.getpid()} on "
+        "'default' is on SQLite, which only one executor at a time may serve, and node 'first' (process "
+        f"{os.getpid()} on "
         f"{node.hostname}) holds it at least until 2026-03-01T12:00:30+00:00. Stop that node or wait."
     )
     assert ExecutorNode.objects.using(alias).count() == 1

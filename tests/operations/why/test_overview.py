@@ -252,16 +252,16 @@ class TestProblems:
         frozen.tick(MINUTE)
         if alias != "default":  # SQLite bears one node
             make_node(alias, "alive")
-        assert ("lease", "The lease of gone ran out 30 s ago: it does not answer.") in self.of(alias)
+        assert ("lease", "The lease of gone expired 30 s ago: the node does not respond.") in self.of(alias)
         declare_dead(alias)
-        text = "gone is dead, its lease ran out 30 s ago; its jobs are being recovered."
+        text = "gone is dead: its lease expired 30 s ago. Its jobs are being recovered."
         assert ("lease", text) in self.of(alias)
         assert ("no_node" in dict(self.of(alias))) is (alias == "default")
 
     def test_stuck_threads(self, alias):
         make_node(alias, "busy")
         ExecutorNode.objects.using(alias).update(stuck_threads=2)
-        text = "2 threads of busy are stuck: their jobs go on after their timeouts."
+        text = "2 threads of busy are stuck: their jobs are still running after their timeouts."
         assert self.of(alias) == [("stuck", text)]
 
 

@@ -331,7 +331,7 @@ class TestSuspended:
         found = why(job.pk, using=alias).reasons
         assert [each.code for each in found] == ["suspended", "suspended_by_scope", "suspended_by_scope"]
         assert [each.details.get("scope") for each in found] == [None, "process_instance_id", "tenant_id"]
-        assert "without an end" in found[1].text
+        assert "with no end date" in found[1].text
 
     def test_a_scope_whose_date_has_come_suspends_what_nobody_has_moved_yet(self, alias, frozen):
         live(alias)

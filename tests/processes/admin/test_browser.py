@@ -161,7 +161,7 @@ def test_an_operator_repairs_an_order(page, order):  # noqa: F811
     page.wait_for_selector("text=its job waits for an executor")
     page.click("#jobexec-why >> text=the task")
     page.click("#jobexec-actions button[value=claim]")
-    page.wait_for_selector("text=1 task is yours.")
+    page.wait_for_selector("text=1 task claimed.")
     page.click("#jobexec-actions button[value=complete]")
     page.wait_for_selector("#jobexec-ask")
     assert [finding for finding in grave_findings(page) if finding not in OF_DJANGO] == []

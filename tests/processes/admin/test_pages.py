@@ -95,7 +95,7 @@ def test_an_incident_is_retried_alone(staff, order):
     assert f'name="job" value="{dead.pk}"' in page
     other = "01900000-0000-7000-8000-000000000000"
     assert told(act(client, order, "retry", retries="1", job=other)) == [
-        f"1 process instance left alone: it has no incident ({order.pk})."
+        f"1 process instance skipped: it has no incident ({order.pk})."
     ]
     assert told(act(client, order, "retry", retries="1", job=str(dead.pk)))[-1:] == ["1 incident is retried."]
     assert Job.objects.get().pk == dead.pk
@@ -426,8 +426,8 @@ def test_other_variables_go_beside_the_fields():
 @pytest.mark.parametrize(
     ("language", "texts"),
     [
-        ("de", ("Warum wartet sie?", "ist eine Aufgabe, die niemand übernommen hat", "wartet auf die Nachricht paid")),
-        ("fr", ("Pourquoi attend-elle", "est une tâche que personne n\u2019a prise", "attend le message paid")),
+        ("de", ("Warum wartet sie?", "ist eine nicht übernommene Aufgabe", "wartet auf die Nachricht paid")),
+        ("fr", ("Pourquoi attend-elle", "est une tâche non prise", "attend le message paid")),
     ],
 )
 def test_in_other_languages(staff, order, settings, language, texts):

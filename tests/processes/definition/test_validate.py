@@ -27,7 +27,7 @@ from tests.processes.support.notation import model
 CASES = {
     "a flow crosses a border": (
         "start -> sub -> end\nsub: s -> a -> e\na -> end",
-        "a>end: It crosses the border of a sub-process.",
+        "a>end: It crosses the boundary of a sub-process.",
     ),
     "a flow to a start event": (
         "start -> a -> start2\nstart2 = start message m\nstart2 -> end",
@@ -89,7 +89,7 @@ CASES = {
     ),
     "an event-based gateway with one flow": (
         "start -> g~ -> m -> end\nm = catch message m",
-        "g: An event-based gateway needs two flows at least.",
+        "g: An event-based gateway needs at least two flows.",
     ),
     "a task behind an event-based gateway": (
         "start -> g~ -> m -> end\ng -> a -> end\nm = catch message m",
@@ -108,45 +108,45 @@ CASES = {
     ),
     "an error on a catching event": (
         "start -> m -> end\nm = catch error E1",
-        "m: This is not executed here: an intermediateCatchEvent with error.",
+        "m: This is not supported here: an intermediateCatchEvent with error.",
     ),
     "a catching event without anything": (
         "start -> m -> end\nm = catch",
-        "m: This is not executed here: an intermediateCatchEvent without an event definition.",
+        "m: This is not supported here: an intermediateCatchEvent without an event definition.",
     ),
     "a compensation on a boundary event": (
         "start -> a -> end\nb = boundary a compensate",
-        "b: This is not executed here: a boundaryEvent with compensate.",
+        "b: This is not supported here: a boundaryEvent with compensate.",
     ),
     "an error that starts a process": (
         "start -> a -> end\nstart = start error E1",
-        "start: This is not executed here: a startEvent with error.",
+        "start: This is not supported here: a startEvent with error.",
     ),
     "a message that starts a sub-process": (
         "start -> sub -> end\nsub: s -> e\ns = start message m",
-        "s: This is not executed here: a startEvent with message.",
+        "s: This is not supported here: a startEvent with message.",
     ),
     "an event sub-process that starts plainly": (
         "start -> end\nh = eventsub\nh: s -> e",
-        "s: This is not executed here: a startEvent without an event definition.",
+        "s: This is not supported here: a startEvent without an event definition.",
     ),
     "a failure that starts an event sub-process": (
         "start -> end\nh = eventsub\nh: s -> e\ns = start failure",
-        "s: This is not executed here: a startEvent with failure.",
+        "s: This is not supported here: a startEvent with failure.",
     ),
     "a terminate event in the middle": (
         "start -> t -> end\nt = throw terminate",
-        "t: This is not executed here: an intermediateThrowEvent with terminate.",
+        "t: This is not supported here: an intermediateThrowEvent with terminate.",
     ),
     "a message without a name": (
         "start -> m -> end\nm = catch message",
         "m: Its message needs a name.",
     ),
     "a signal without a name": ("start -> m -> end\nm = throw signal", "m: Its signal needs a name."),
-    "an error without a code": ("start -> end\nend = end error", "end: To throw an error needs a code."),
+    "an error without a code": ("start -> end\nend = end error", "end: Throwing an error needs a code."),
     "an escalation without a code": (
         "start -> up -> end\nup = throw escalation",
-        "up: To throw an escalation needs a code.",
+        "up: Throwing an escalation needs a code.",
     ),
     "a code that is caught and is an expression": (
         "start -> a -> end\nb = boundary a error $x",
@@ -171,23 +171,23 @@ CASES = {
     ),
     "a boundary event on a gateway": (
         "start -> x? -> end\nb = boundary x timer in PT1H",
-        "b: 'x' is no activity of its scope that can have boundary events.",
+        "b: 'x' is not an activity of its scope that can have boundary events.",
     ),
     "a boundary event on an event sub-process": (
         "start -> end\nh = eventsub\nh: s -> e\ns = start message m\nb = boundary h timer in PT1H",
-        "b: 'h' is no activity of its scope that can have boundary events.",
+        "b: 'h' is not an activity of its scope that can have boundary events.",
     ),
     "an error that does not interrupt": (
         "start -> a -> end\nb = boundary a error E1 keep",
-        "b: An event that catches an error interrupts.",
+        "b: An event that catches an error must be interrupting.",
     ),
     "a failure that does not interrupt": (
         "start -> a -> end\nb = boundary a failure keep",
-        "b: An event that catches a failure interrupts.",
+        "b: An event that catches a failure must be interrupting.",
     ),
     "an error in an event sub-process that does not interrupt": (
         "start -> end\nh = eventsub\nh: s -> e\ns = start error E1 keep",
-        "s: An event that catches an error interrupts.",
+        "s: An event that catches an error must be interrupting.",
     ),
     "two boundary events for one code": (
         "start -> a -> end\nb = boundary a error E1\nc = boundary a error E1",
@@ -207,13 +207,13 @@ CASES = {
     ),
     "a link to nowhere": (
         "start -> j\nj = throw link L",
-        "j: 0 link events of its scope catch 'L'; it must be one.",
+        "j: 0 link events of its scope catch 'L'; expected exactly one.",
     ),
     "a link to two": (
         "start -> j\nj = throw link L\nk = catch link L\nl = catch link L\nk -> end\nl -> end",
-        "j: 2 link events of its scope catch 'L'; it must be one.; "
-        "k: 2 link events of its scope catch 'L'; it must be one.; "
-        "l: 2 link events of its scope catch 'L'; it must be one.",
+        "j: 2 link events of its scope catch 'L'; expected exactly one.; "
+        "k: 2 link events of its scope catch 'L'; expected exactly one.; "
+        "l: 2 link events of its scope catch 'L'; expected exactly one.",
     ),
     "a loop without an end": (
         "start -> a -> end\na = task seq",
@@ -221,11 +221,11 @@ CASES = {
     ),
     "a loop on a gateway": (
         "start -> x? -> end\nx = gateway loop=3",
-        "x: Only activities are repeated.",
+        "x: Only activities can be repeated.",
     ),
     "a loop on an event sub-process": (
         "start -> end\nh = eventsub loop=3\nh: s -> e\ns = start message m",
-        "h: Only activities are repeated.",
+        "h: Only activities can be repeated.",
     ),
     "results without an expression": (
         "start -> a -> end\na = task loop=2 results=all",
@@ -249,7 +249,7 @@ CASES = {
     ),
     "a batch in the step": (
         "start -> a -> end\na = service x over=rows batch",
-        "a: A batch runs a handler outside the step.",
+        "a: A batch needs a handler that runs outside the step.",
     ),
     "an asynchronous event sub-process": (
         "start -> end\nh = eventsub async\nh: s -> e\ns = start message m",
@@ -257,23 +257,23 @@ CASES = {
     ),
     "undone by nothing": (
         "start -> a -> end\na = task undo=b",
-        "a: 'b' is no activity for compensation in its scope.",
+        "a: 'b' is not an activity for compensation in its scope.",
     ),
     "undone by a plain task": (
         "start -> a -> b -> end\na = task undo=b",
-        "a: 'b' is no activity for compensation in its scope.",
+        "a: 'b' is not an activity for compensation in its scope.",
     ),
     "undone from another scope": (
         "start -> sub -> end\nsub: s -> a -> e\na = task undo=b\nb = task compensation",
-        "a: 'b' is no activity for compensation in its scope.",
+        "a: 'b' is not an activity for compensation in its scope.",
     ),
     "a compensation of nothing": (
         "start -> a -> end\nb = task compensation",
-        "b: It is for compensation, and no activity names it.",
+        "b: It is for compensation, but no activity refers to it.",
     ),
     "a compensation of an unknown activity": (
         "start -> undo -> end\nundo = throw compensate b",
-        "undo: 'b' is no activity of this process.",
+        "undo: 'b' is not an activity of this process.",
     ),
 }
 
@@ -311,11 +311,11 @@ CHANGED = {
     ),
     "a parent that does not exist": (
         ("start -> a -> end", "a", {"parent": "b"}),
-        "a: Its parent 'b' is no sub-process of this process.",
+        "a: Its parent 'b' is not a sub-process of this process.",
     ),
     "a parent that is no sub-process": (
         ("start -> a -> end", "a", {"parent": "end"}),
-        "a: Its parent 'end' is no sub-process of this process.",
+        "a: Its parent 'end' is not a sub-process of this process.",
     ),
     "a sub-process in itself": (
         ("start -> sub -> end\nsub: s -> e", "sub", {"parent": "sub"}),
@@ -323,7 +323,7 @@ CHANGED = {
     ),
     "a default that is no flow of the node": (
         ("start -> a -> end", "a", {"default": "start>a"}),
-        "a: Its default 'start>a' is no flow that leaves it.",
+        "a: Its default 'start>a' is not a flow that leaves it.",
     ),
     "a default with a condition": (
         ("start -> a\na -[x]-> b\na -[y]-> c", "a", {"default": "a>b"}),
@@ -335,15 +335,15 @@ CHANGED = {
     ),
     "a boundary event that is attached to nothing": (
         ("start -> a -> end\nb = boundary a timer in PT1H", "b", {"attached_to": None}),
-        "b: A boundary event, and nothing else, is attached to an activity.",
+        "b: Boundary events, and only these, must be attached to an activity.",
     ),
     "a task that is attached": (
         ("start -> a -> b -> end", "b", {"attached_to": "a"}),
-        "b: A boundary event, and nothing else, is attached to an activity.",
+        "b: Boundary events, and only these, must be attached to an activity.",
     ),
     "a boundary event of another scope": (
         ("start -> sub -> end\nsub: s -> a -> e\nb = boundary a timer in PT1H", "b", {"parent": None}),
-        "b: 'a' is no activity of its scope that can have boundary events.",
+        "b: 'a' is not an activity of its scope that can have boundary events.",
     ),
     "a service task without work": (
         ("start -> a -> end\na = service x", "a", {"work": None}),
@@ -363,7 +363,7 @@ CHANGED = {
     ),
     "an expression outside": (
         ("start -> a -> end\na = outside x", "a", {"work": Work(mode=Mode.OUTSIDE, expression=Expression("${x}"))}),
-        "a: What runs outside the step is a handler.",
+        "a: Only a handler can run outside the step.",
     ),
     "a message that is thrown by nothing": (
         ("start -> m -> end\nm = throw message hello", "m", {"work": None}),
@@ -371,11 +371,11 @@ CHANGED = {
     ),
     "a receive task for a signal": (
         ("start -> a -> end\na = receive paid", "a", {"event": Event(Trigger.SIGNAL, name="paid")}),
-        "a: A receive task waits for a message.",
+        "a: A receive task needs a message.",
     ),
     "a call of nothing": (
         ("start -> c -> end\nc = call child", "c", {"call": None}),
-        "c: A call activity names the process that it calls.",
+        "c: A call activity needs the key of the process that it calls.",
     ),
     "a call of a version that is not named": (
         ("start -> c -> end\nc = call child", "c", {"call": Call("child", Binding.VERSION)}),
@@ -383,7 +383,7 @@ CHANGED = {
     ),
     "an event task": (
         ("start -> a -> end", "a", {"by_event": True}),
-        "a: Only a sub-process is triggered by an event.",
+        "a: Only a sub-process can be triggered by an event.",
     ),
     "a listener that is nothing": (
         ("start -> a -> end\na = user on:start=x", "a", {"listeners": (Listener(When.START),)}),
@@ -457,8 +457,8 @@ def test_all_problems_come_with_their_lines():
     with pytest.raises(InvalidProcess) as caught:
         validate(model(text, check=False))
     assert [str(problem) for problem in caught.value.problems] == [
-        "line 1: a: 'c' is no activity for compensation in its scope.",
-        "line 1: end: To throw an error needs a code.",
+        "line 1: a: 'c' is not an activity for compensation in its scope.",
+        "line 1: end: Throwing an error needs a code.",
         "line 3: b: No flow leads to it.",
     ]
     assert str(caught.value).splitlines()[2] == "line 3: b: No flow leads to it."

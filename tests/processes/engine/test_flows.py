@@ -223,6 +223,28 @@ a map of a long list
     jobs => batch:rows
     done rows => done
 
+a map of a list that may be long
+    start -> listed -> rows -> done
+    listed = outside list -> listed
+    rows = outside row -> row over=listed item=item batch=2 results=rows result=row
+    ---
+    start => listed*
+    done listed [1,2] => rows(rows#0* rows#1*)
+    done rows#0 "a" => rows(rows#1*)
+    done rows#1 "b" => done
+    var rows => ["a", "b"]
+
+a map of a list that is longer
+    start -> listed -> rows -> done
+    listed = outside list -> listed
+    rows = outside row -> row over=listed item=item batch=2 results=rows result=row
+    ---
+    start => listed*
+    done listed [1,2,3] => rows*
+    jobs => batch:rows
+    done rows ["a","b","c"] => done
+    var rows => ["a", "b", "c"]
+
 one of a map fails
     start -> rows -> done
     rows = outside row over=listed item=item

@@ -664,7 +664,7 @@ def test_functions_of_the_project():
         ("a.b[1](2)", 6, "only a function can be called"),
         ("x in (1, ", 9, "expected a value"),
         ("1 between 2", 11, "expected 'and'"),
-        ('"\\U110000"', 0, "is no character"),
+        ('"\\U110000"', 0, "is not a character"),
         ('"\\uD800"', 0, "half a surrogate"),
         ("1e99999", 0, "too large"),
     ],

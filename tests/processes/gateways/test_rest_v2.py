@@ -267,7 +267,7 @@ def test_a_modification(alias, v2):
     v2.post(path, {"terminateInstructions": [{"elementInstanceKey": "77"}]})
     v2.refused(404, "NOT_FOUND", "77")
     v2.post(path, {"terminateInstructions": [{"elementId": "pay"}]})
-    v2.refused(409, "INVALID_STATE", "Nothing stands at this element")
+    v2.refused(409, "INVALID_STATE", "Nothing at this element can be cancelled")
     activated = {"elementId": "pay", "variableInstructions": [{"variables": {"a": 5}}]}
     terminated = {"elementInstanceKey": task["elementInstanceKey"]}
     v2.post(path, {"activateInstructions": [activated], "terminateInstructions": [terminated]})

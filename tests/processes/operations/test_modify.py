@@ -90,7 +90,7 @@ def test_after_an_activity_and_back(alias, order):
 
 
 def test_what_does_not_fit_changes_nothing(alias, order):
-    with pytest.raises(StepError, match="ship: Nothing stands at this element"):
+    with pytest.raises(StepError, match="ship: Nothing at this element can be cancelled"):
         modify(order, using=alias).cancel("pay").cancel("ship").execute()
     with pytest.raises(StepError, match="nothing: There is no such element"):
         modify(order, using=alias).cancel("pay").start_before("nothing").execute()

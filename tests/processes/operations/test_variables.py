@@ -89,7 +89,7 @@ def test_what_callers_give_is_measured_before_anything_happens(alias, approval):
 @pytest.mark.parametrize("name", ["", "n" * 256, 5])
 def test_names_that_are_none(alias, approval, name):
     instance = approval()
-    with pytest.raises(InvalidJob, match="name of a variable is a text of 1 to 255 characters"):
+    with pytest.raises(InvalidJob, match="name of a variable is a string of 1 to 255 characters"):
         set_variables(instance, {name: 1}, using=alias)
 
 

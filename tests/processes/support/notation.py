@@ -156,7 +156,7 @@ class Reader:
 FLAGS = "async|after|nonexclusive|keep|seq|inner-async|inner-after|batch|compensation"
 NAMES = (
     r"loop|first|over|item|until|results|result|undo|in:\w*|out:\w*|local:\w*|on:\w+"
-    "|priority|retries|plan|codevar|textvar|key"
+    "|priority|retries|plan|codevar|textvar|key|batch"
 )
 OPTION = re.compile(rf"^(?:(?:{FLAGS})$|(?:{NAMES})=)")
 
@@ -217,7 +217,7 @@ OPTIONS: dict[str, Any] = {
     "over": loop(lambda text: {"collection": expression(text)}),
     "item": loop(lambda text: {"item": text}),
     "seq": loop(lambda text: {"sequential": True}),
-    "batch": loop(lambda text: {"batch": True}),
+    "batch": loop(lambda text: {"batch": int(text or 0)}),
     "first": loop(lambda text: {"first": int(text)}),
     "until": loop(lambda text: {"completion": expression(text)}),
     "result": loop(lambda text: {"result": expression(text)}),

@@ -16,14 +16,14 @@ LOOP = (
 
 CASES = {
     # elements
-    "complex gateway": ('<complexGateway id="x"/>', "complex gateways are not executed"),
-    "transaction": ('<transaction id="x"><startEvent id="i"/></transaction>', "transactions are not executed"),
-    "ad hoc": ('<adHocSubProcess id="x"><task id="i"/></adHocSubProcess>', "ad-hoc sub-processes are not executed"),
-    "choreography": ('<choreographyTask id="x"/>', "choreographies are not executed"),
-    "an unknown element": ('<wobble id="x"/>', "The element wobble is not executed here"),
-    "an unknown element inside": ('<task id="x"><wobble/></task>', "The element wobble is not executed here"),
-    "conditional event": (CATCH.format("<conditionalEventDefinition/>"), "conditional events are not executed"),
-    "cancel event": (BOUNDARY.format("<cancelEventDefinition/>"), "transactions are not executed"),
+    "complex gateway": ('<complexGateway id="x"/>', "complex gateways are not supported"),
+    "transaction": ('<transaction id="x"><startEvent id="i"/></transaction>', "transactions are not supported"),
+    "ad hoc": ('<adHocSubProcess id="x"><task id="i"/></adHocSubProcess>', "ad-hoc sub-processes are not supported"),
+    "choreography": ('<choreographyTask id="x"/>', "choreographies are not supported"),
+    "an unknown element": ('<wobble id="x"/>', "The element wobble is not supported here"),
+    "an unknown element inside": ('<task id="x"><wobble/></task>', "The element wobble is not supported here"),
+    "conditional event": (CATCH.format("<conditionalEventDefinition/>"), "conditional events are not supported"),
+    "cancel event": (BOUNDARY.format("<cancelEventDefinition/>"), "transactions are not supported"),
     "several definitions": (
         CATCH.format('<linkEventDefinition name="l"/><terminateEventDefinition/>'),
         "several event definitions",
@@ -33,13 +33,13 @@ CASES = {
         '<intermediateThrowEvent id="x" parallelMultiple="true"/>',
         "waits for several things at once",
     ),
-    "event gateway starts": ('<eventBasedGateway id="x" instantiate="true"/>', "starts a process is not executed"),
+    "event gateway starts": ('<eventBasedGateway id="x" instantiate="true"/>', "starts a process is not supported"),
     "parallel event gateway": ('<eventBasedGateway id="x" eventGatewayType="Parallel"/>', "A parallel event-based"),
-    "standard loop": ('<task id="x"><standardLoopCharacteristics/></task>', "A standard loop is not executed"),
+    "standard loop": ('<task id="x"><standardLoopCharacteristics/></task>', "A standard loop is not supported"),
     "loop behavior": (LOOP.format('behavior="One"', ""), "The behavior of a multi-instance"),
     "loop data": (LOOP.format("", "<loopDataInputRef>a</loopDataInputRef>"), "The element loopDataInputRef"),
     "loop index": (LOOP.format('camunda:elementIndexVariable="i"', ""), "the variable loopCounter"),
-    "web service": ('<serviceTask id="x" camunda:class="A" operationRef="o"/>', "web service is not called"),
+    "web service": ('<serviceTask id="x" camunda:class="A" operationRef="o"/>', "web services are not supported"),
     "receive starts": ('<receiveTask id="x" instantiate="true"/>', "does not start a process"),
     "quantity": ('<task id="x" startQuantity="2"/>', "The startQuantity of an activity can only be 1"),
     # scripts and tasks of vendors
@@ -49,15 +49,15 @@ CASES = {
     "an empty script": ('<scriptTask id="x" scriptFormat="juel"><script/></scriptTask>', "The script is empty"),
     "a script that is text": (
         '<scriptTask id="x" scriptFormat="juel"><script>a + 1</script></scriptTask>',
-        "The script 'a + 1' is no expression; one begins with '${'",
+        "The script 'a + 1' is not an expression; expressions begin with '${'",
     ),
     "shell": ('<serviceTask id="x" flowable:type="shell"/>', "models cannot start programs"),
     "mail": ('<serviceTask id="x" camunda:type="mail"/>', "send mail in a registered handler"),
     "http": ('<serviceTask id="x" flowable:type="http"/>', "call the service in a registered handler"),
-    "camel": ('<serviceTask id="x" activiti:type="camel"/>', "there is no Camel"),
+    "camel": ('<serviceTask id="x" activiti:type="camel"/>', "Camel is not supported"),
     "an unknown type": ('<serviceTask id="x" camunda:type="magic"/>', "it is unknown"),
-    "DMN": ('<businessRuleTask id="x" camunda:decisionRef="d"/>', "decisions (DMN) are not executed"),
-    "Drools": ('<businessRuleTask id="x" activiti:rules="r"/>', "rules (Drools) are not executed"),
+    "DMN": ('<businessRuleTask id="x" camunda:decisionRef="d"/>', "decisions (DMN) are not supported"),
+    "Drools": ('<businessRuleTask id="x" activiti:rules="r"/>', "rules (Drools) are not supported"),
     "two handlers": (
         '<serviceTask id="x" camunda:class="A" camunda:expression="${a}"/>',
         "either a class, a delegateExpression or an expression",
@@ -70,37 +70,37 @@ CASES = {
     ),
     "a method call": (
         '<serviceTask id="x" camunda:expression="${bean.run(execution)}"/>',
-        "character 12: 'execution' is no value",
+        "character 12: 'execution' is not a value",
     ),
     "a transaction mode": (
         '<serviceTask id="x" camunda:class="A" jobexec:transaction="none"/>',
         "expected 'step' or 'outside'",
     ),
-    "a skip expression": ('<task id="x" flowable:skipExpression="${a}"/>', "skipExpression is not executed"),
+    "a skip expression": ('<task id="x" flowable:skipExpression="${a}"/>', "skipExpression is not supported"),
     "triggerable": ('<serviceTask id="x" flowable:class="A" flowable:triggerable="true"/>', "triggerable is not"),
     # extensions
     "connector": (
         EXTENDED.format("<camunda:connector><camunda:connectorId>h</camunda:connectorId></camunda:connector>"),
         "connectors call",
     ),
-    "an unknown extension": (EXTENDED.format("<camunda:wobble/>"), "The element camunda:wobble is not executed here"),
+    "an unknown extension": (EXTENDED.format("<camunda:wobble/>"), "The element camunda:wobble is not supported here"),
     "another vendor's": (
         EXTENDED.format('<acme:thing xmlns:acme="http://acme.example"/>'),
-        "The element {http://acme.example}thing is not executed here",
+        "The element {http://acme.example}thing is not supported here",
     ),
     "a scripted mapping": (
         EXTENDED.format(
             '<camunda:inputOutput><camunda:inputParameter name="a"><camunda:script scriptFormat="groovy">1'
             "</camunda:script></camunda:inputParameter></camunda:inputOutput>"
         ),
-        "A script in a mapping is not executed",
+        "A script in a mapping is not supported",
     ),
     "a scripted listener": (
         EXTENDED.format(
             '<camunda:executionListener event="start"><camunda:script scriptFormat="groovy">1</camunda:script>'
             "</camunda:executionListener>"
         ),
-        "A script as a listener is not executed",
+        "A script as a listener is not supported",
     ),
     "an unknown event of a listener": (
         EXTENDED.format('<camunda:executionListener event="wake" class="A"/>'),
@@ -117,7 +117,7 @@ CASES = {
         "The camunda:inputParameter needs a name",
     ),
     # attributes
-    "an unknown attribute": ('<task id="x" wobble="1"/>', "The attribute wobble of task is not executed"),
+    "an unknown attribute": ('<task id="x" wobble="1"/>', "The attribute wobble of task is not supported"),
     "an unknown attribute of a vendor": ('<task id="x" camunda:wobble="1"/>', "The attribute camunda:wobble of task"),
     "a flag": ('<task id="x" camunda:asyncBefore="maybe"/>', "is 'maybe'; expected true or false"),
     "a priority": ('<task id="x" camunda:jobPriority="high"/>', "expected a whole number or an expression"),
@@ -127,8 +127,8 @@ CASES = {
         "jobPriority '1' and taskPriority '2' differ",
     ),
     "form of Camunda": ('<userTask id="x" camunda:formRef="f"/>', "forms of Camunda are not rendered"),
-    "calendar": ('<userTask id="x" flowable:businessCalendarName="c"/>', "calendars of a project are not asked"),
-    "a case": ('<callActivity id="x" camunda:caseRef="c"/>', "cases (CMMN) are not executed"),
+    "calendar": ('<userTask id="x" flowable:businessCalendarName="c"/>', "calendars are not supported"),
+    "a case": ('<callActivity id="x" camunda:caseRef="c"/>', "cases (CMMN) are not supported"),
     "a tenant": ('<callActivity id="x" calledElement="c" camunda:calledElementTenantId="t"/>', "has the tenant of"),
     "a binding": (
         '<callActivity id="x" calledElement="c" camunda:calledElementBinding="best"/>',
@@ -183,8 +183,8 @@ ZEEBE = {
         "job workers as listeners",
     ),
     "task listeners": ("<zeebe:taskListeners/>", "job workers as listeners"),
-    "a decision": ('<zeebe:calledDecision decisionId="d"/>', "decisions (DMN) are not executed"),
-    "an unknown element": ("<zeebe:wobble/>", "The element zeebe:wobble is not executed here"),
+    "a decision": ('<zeebe:calledDecision decisionId="d"/>', "decisions (DMN) are not supported"),
+    "an unknown element": ("<zeebe:wobble/>", "The element zeebe:wobble is not supported here"),
     "FEEL": (
         '<zeebe:ioMapping><zeebe:input source="=1 +" target="a"/></zeebe:ioMapping>',
         "expected a value, found the end",
@@ -210,11 +210,15 @@ def test_refused_in_zeebe(name):
 @pytest.mark.parametrize(
     ("content", "element", "reason"),
     [
-        ('<import importType="x" location="http://127.0.0.1:9/x"/>', "import", "other files are not read"),
-        ('<interface id="i" name="n"/>', "i", "web services are not called"),
-        ('<globalTask id="g"/>', "g", "global tasks are not executed"),
+        (
+            '<import importType="x" location="http://127.0.0.1:9/x"/>',
+            "import",
+            "imports of other files are not supported",
+        ),
+        ('<interface id="i" name="n"/>', "i", "web services are not supported"),
+        ('<globalTask id="g"/>', "g", "global tasks are not supported"),
         ('<signal id="g" name="n" camunda:scope="processInstance"/>', "g", "its scope can only be global"),
-        ('<wobble id="w"/>', "w", "The element wobble is not executed here"),
+        ('<wobble id="w"/>', "w", "The element wobble is not supported here"),
         ('<process id="p"><startEvent id="z"/></process>', "p", "Another process of the file has this id"),
         ('<message id="m" name="${1 +}"/>', "m", None),
     ],
@@ -233,7 +237,7 @@ def test_all_problems_of_a_file_in_the_order_of_lines():
         read(process(content))
     found = [(problem.element, problem.line) for problem in caught.value.problems]
     assert found == [("x", 3), ("c", 4), ("g", 5), ("u", 6), ("f", 7)]
-    assert str(caught.value).splitlines()[1].startswith("line 4: c: The element complexGateway is not executed")
+    assert str(caught.value).splitlines()[1].startswith("line 4: c: The element complexGateway is not supported")
 
 
 def test_an_element_without_an_id():

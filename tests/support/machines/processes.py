@@ -68,7 +68,7 @@ class Process:
         return self
 
     def _ready(self) -> bool:
-        return any("Ctrl-C drains" in line for line in self.out)
+        return any("Press Ctrl-C" in line for line in self.out)
 
     def said(self, text: str) -> None:
         """Wait until its output contains this text."""

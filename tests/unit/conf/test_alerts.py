@@ -46,7 +46,7 @@ def test_no_text_shows_what_is_secret():
         ({"x": {"mail": []}}, "'mail' is one or more mail addresses"),
         ({"x": {"mail": "a@b.example\nBcc: c@d.example"}}, "'mail' is one or more mail addresses"),
         ({"x": {"mail": "a@b.example", "to": 1}}, "a dict with keys out of 'url', 'mail'"),
-        ({"x": {"url": "https://a.example", "secret": "short"}}, "'secret' is a text of at least 16 characters"),
+        ({"x": {"url": "https://a.example", "secret": "short"}}, "'secret' is a string of at least 16 characters"),
         ({"x": {"url": "https://a.example", "secret": "whsec_not base64!"}}, "'whsec_' and base64"),
         ({"x": {"mail": "a@b.example", "tenants": "big"}}, "'tenants' is a list of tenant ids"),
         ({"x": {"mail": "a@b.example", "interval": -1}}, "'interval' is a timedelta"),

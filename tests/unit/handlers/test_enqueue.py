@@ -132,10 +132,10 @@ def test_delay_and_run_after_replace_each_other(alias, add):
         ({"delay": 1, "run_after": NOW}, "Expected either delay or run_after, got both"),
         ({"retries": "R5/5 minutes"}, "retries: Invalid retry plan 'R5/5 minutes'"),
         ({"retries": 5}, "retries: Invalid retry plan 5"),
-        ({"tenant_id": "t" * 65}, "tenant_id: expected a text of at most 64 characters"),
-        ({"process_instance_id": 17}, "process_instance_id: expected a text of at most 255 characters, got 17"),
+        ({"tenant_id": "t" * 65}, "tenant_id: expected a string of at most 64 characters"),
+        ({"process_instance_id": 17}, "process_instance_id: expected a string of at most 255 characters, got 17"),
         ({"process_instance_id": "a\x00b"}, "process_instance_id: the character U.0000 cannot be stored"),
-        ({"headers": {1: 2}}, "headers: expected a mapping with texts as keys"),
+        ({"headers": {1: 2}}, "headers: expected a mapping with strings as keys"),
         ({"headers": {"a": object()}}, "headers: expected JSON"),
     ],
 )
@@ -178,8 +178,8 @@ def test_unknown_categories_and_absurd_times_are_refused(alias, add):
         ([Group(name="g")], {}, "argument 'number': expected JSON, got the model instance .*; pass its primary key"),
         (["a\x00b"], {}, "argument 'number': the character U.0000 cannot be stored"),
         ([{"\x00": 1}], {}, "argument 'number': the character U.0000 cannot be stored"),
-        (["half a pair \ud83d"], {}, "argument 'number': expected text that is valid Unicode"),
-        ([1], {"text": gettext_lazy("Monday")}, "argument 'text': expected JSON, got 'Monday' .it is a lazy text"),
+        (["half a pair \ud83d"], {}, "argument 'number': expected a string that is valid Unicode"),
+        ([1], {"text": gettext_lazy("Monday")}, "argument 'text': expected JSON, got 'Monday' .it is a lazy string"),
         (["x" * 2**20], {}, "at most 1,048,576 bytes of JSON .setting ARGUMENTS_MAX_SIZE., got 1,048,604"),
         ([10**5000], {}, "argument 'number': expected JSON"),
     ],
@@ -274,7 +274,7 @@ def test_any_node_may_run_it_whatever_the_process_that_enqueues_is(alias, add, s
 
 @pytest.mark.parametrize("value", ["", "shop", "shop:1:2", 7, "s:" + "x" * 200])
 def test_what_is_no_deployment_is_refused(alias, add, value):
-    with pytest.raises(InvalidJob, match=r"deployment: expected a text of the form 'name:version'.*None for"):
+    with pytest.raises(InvalidJob, match=r"deployment: expected a string of the form 'name:version'.*None for"):
         add.using(deployment=value)
 
 

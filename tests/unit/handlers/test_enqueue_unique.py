@@ -23,12 +23,12 @@ def isolated():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"unique": None}, "unique: expected True, a text or a function of the arguments, got None"),
-        ({"unique": 1}, "unique: expected True, a text"),
-        ({"unique": ""}, "unique: expected a text of 1 to 255 characters, got ''"),
-        ({"unique": "k" * 256}, "unique: expected a text of 1 to 255 characters, got 'kkk"),
+        ({"unique": None}, "unique: expected True, a string or a function of the arguments, got None"),
+        ({"unique": 1}, "unique: expected True, a string"),
+        ({"unique": ""}, "unique: expected a string of 1 to 255 characters, got ''"),
+        ({"unique": "k" * 256}, "unique: expected a string of 1 to 255 characters, got 'kkk"),
         ({"unique": "a\x00"}, "unique: the character U.0000 cannot be stored"),
-        ({"unique": "a "}, "unique: expected a text that does not end with a space, got 'a '"),
+        ({"unique": "a "}, "unique: expected a string that does not end with a space, got 'a '"),
         (
             {"unique": True, "unique_while": "running"},
             "unique_while: expected one of waiting, active, existing, got 'r",
@@ -44,7 +44,7 @@ def isolated():
         ({"unique_while": "active"}, "unique_while: only valid with the option unique, which is not given"),
         ({"unique_for": 5}, "unique_for: only valid with the option unique"),
         ({"on_conflict": "raise"}, "on_conflict: only valid with the option unique"),
-        ({"transaction": 5}, "transaction: expected a text"),
+        ({"transaction": 5}, "transaction: expected a string"),
     ],
 )
 def test_wrong_options_are_refused_by_decorator_and_using(options, message):
@@ -125,7 +125,7 @@ def test_a_callable_gets_the_arguments_and_not_the_context(alias):
 @pytest.mark.parametrize("value", [None, 5, "", "x" * 256, b"x", "x "])
 def test_what_is_no_key_is_refused(alias, value):
     handler = job(name="c", unique=lambda: value)(lambda: None)
-    with pytest.raises(InvalidJob, match=r"^c: unique: what <function .* returned: expected a text"):
+    with pytest.raises(InvalidJob, match=r"^c: unique: what <function .* returned: expected a string"):
         handler.enqueue()
     with pytest.raises(InvalidJob, match=r"^Call 1 of enqueue_many: c: unique: what"):
         handler.enqueue_many([()])

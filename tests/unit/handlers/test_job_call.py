@@ -142,9 +142,9 @@ class TestBatchArguments:
             ({"when": {"failed > 1": print}}, "when: 'failed > 1': expected a call"),
             ({"deadline": "soon"}, "deadline: expected a timedelta, a number of seconds"),
             ({"deadline": datetime(2026, 1, 1)}, "deadline: expected a datetime with a time zone"),
-            ({"name": "x" * 256}, "name: expected a text of at most 255 characters"),
+            ({"name": "x" * 256}, "name: expected a string of at most 255 characters"),
             ({"grows": 1}, "grows: expected True or False"),
-            ({"tenant_id": "x" * 65}, "tenant_id: expected a text of at most 64 characters"),
+            ({"tenant_id": "x" * 65}, "tenant_id: expected a string of at most 64 characters"),
         ],
     )
     def test_wrong_ones(self, options, said):

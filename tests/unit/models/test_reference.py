@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from django.apps import apps
 
 from jobexec.models import JOB_TABLES, SHARED_COLUMNS, JobLog
 from tests.support.suite.databases import ROOT
@@ -22,3 +23,8 @@ def test_so_are_those_that_a_table_has_alone(table):
 
 def test_so_are_those_of_the_log():
     assert {field.name for field in JobLog._meta.fields} - {"id"} <= IN_TABLES
+
+
+@pytest.mark.parametrize("app", ["jobexec", "jobexec_processes"])
+def test_every_table_is_explained(app):
+    assert {model.__name__ for model in apps.get_app_config(app).get_models()} <= IN_TABLES

@@ -108,7 +108,7 @@ def test_how_a_plan_is_written(given_text, written):
         ("R5/PT10S*", "ISO 8601"),
         (",".join(["PT1M"] * 60), "longer than 255"),
         ([], "at least one interval"),
-        ([5], "neither a timedelta nor a text"),
+        ([5], "neither a timedelta nor a string"),
         ([-MINUTE], "negative"),
         ([MINUTE] * 100, "longer than 255"),
         (["PT1M,PT2M"], "ISO 8601"),

@@ -15,9 +15,9 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def add_arguments(self, parser):
-        parser.add_argument("--every", type=float, help="A line every so many seconds, until standard input closes.")
+        parser.add_argument("--every", type=float, help="Write a line every N seconds, until standard input closes.")
         parser.add_argument(
-            "--accounts", action="store_true", help="The reckoning instead: each handler, each problem."
+            "--accounts", action="store_true", help="Write the full accounts instead: each handler, each problem."
         )
 
     def handle(self, *args, **options):

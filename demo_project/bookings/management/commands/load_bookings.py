@@ -19,7 +19,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser):
         parser.add_argument("file", nargs="?", type=Path, default=DATA)
-        parser.add_argument("--limit", type=int, help="Only the first so many.")
+        parser.add_argument("--limit", type=int, help="Only the first N trips.")
 
     def handle(self, *args, **options):
         with options["file"].open(newline="", encoding="utf-8") as file:

@@ -32,13 +32,13 @@ class Body:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            self._expected(name, "a text", value)
+            self._expected(name, "a string", value)
         return str(value)
 
     def needed_text(self, name: str) -> str:
         value = self.text(name)
         if not value:
-            raise invalid(f"{self._path}{name}: expected a text, got {'an empty text' if value == '' else 'null'}.")
+            raise invalid(f"{self._path}{name}: expected a string, got {'an empty string' if value == '' else 'null'}.")
         return value
 
     def integer(self, name: str, default: int | None = None, *, least: int | None = None) -> int | None:
@@ -74,7 +74,7 @@ class Body:
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            self._expected(name, "a list of texts", value)
+            self._expected(name, "a list of strings", value)
         self._check_length(name, value, most)
         return list(value)
 

@@ -98,7 +98,7 @@ def _chosen(body: Body, caller: Caller) -> list[UUID]:
     """The tasks that the body selects in any of the three ways, without duplicates."""
     for name in _QUERIES_OF_PROCESSES:
         if body.has(name):
-            raise invalid(f"{name}: there are no processes here; expected {_WAYS}.")
+            raise invalid(f"{name}: is not supported; expected {_WAYS}.")
     chosen: dict[UUID, None] = {}
     ids, instances = (body.texts(name, most=MOST) for name in ("externalTaskIds", "processInstanceIds"))
     if ids:

@@ -96,7 +96,7 @@ def _text(value: Any, info: Mapping[str, Any]) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, (str, int, float)):
-        raise TypeError("expected a text")
+        raise TypeError("expected a string")
     return str(value)
 
 
@@ -139,7 +139,7 @@ def _json(value: Any, info: Mapping[str, Any]) -> Any:
     if isinstance(value, (dict, list)):
         return value  # as returned to a client that asked for deserialised values; Camunda would reject it
     if not isinstance(value, str):
-        raise TypeError("expected JSON in a text")
+        raise TypeError("expected JSON in a string")
     return json.loads(value, parse_constant=_refuse_constant)
 
 
@@ -147,7 +147,7 @@ def _object(value: Any, info: Mapping[str, Any]) -> Any:
     if _is_json(info):
         return _json(value, info)
     if not isinstance(value, str):
-        raise TypeError("expected a serialized object in a text")
+        raise TypeError("expected a serialized object in a string")
     return value
 
 

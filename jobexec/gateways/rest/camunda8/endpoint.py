@@ -20,7 +20,7 @@ from .problems import INTERNAL, METHOD_NOT_ALLOWED, answer, code_of, invalid, pr
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a call takes and gives; ``name`` and ``summary`` are those in OpenAPI.
+    """The request and the response of a call; ``name`` and ``summary`` are those in OpenAPI.
 
     ``problems`` are the statuses of errors that other calls do not have.
     """

@@ -21,7 +21,9 @@ _PUBLICATION = Request(
     "MessagePublicationRequest",
     name=required(NOT_BLANK),
     correlationKey=required(NOT_BLANK, "The key for which the jobs wait."),
-    timeToLive=optional(milliseconds(), timedelta(0), "Milliseconds for which it is kept for jobs that wait later."),
+    timeToLive=optional(
+        milliseconds(), timedelta(0), "Milliseconds for which the message is kept for jobs that start waiting later."
+    ),
     messageId=optional(TEXT, "", "While a message is kept, another with the same id is refused."),
     variables=optional(OBJECT, about="What the jobs receive."),
     tenantId=optional(TEXT, ""),

@@ -24,10 +24,10 @@ _PROBLEMS = {
     400: "The request is not valid; the detail names the field.",
     401: "Missing or invalid credentials.",
     403: "The client lacks the permission.",
-    404: "There is nothing of this key or name, or the client may not see it.",
+    404: "No object has this key or name, or the client may not see it.",
     409: "The state of the job or its lease does not allow it.",
     500: "An unexpected error.",
-    504: "DEADLINE_EXCEEDED: what the client waits for has not come in time; it goes on.",
+    504: "DEADLINE_EXCEEDED: what the client waits for has not happened in time; the server continues.",
     503: "RESOURCE_EXHAUSTED: too many requests, try again. UNAVAILABLE: the database does not answer.",
 }
 _ALWAYS = (400, 401, 403, 500, 503)

@@ -140,7 +140,7 @@ def cursor(position: int) -> str:
 
 def _texts(field: str, value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise invalid(field, "a list of texts", value)
+        raise invalid(field, "a list of strings", value)
     check_length(field, value, MOST_VALUES)
     return value
 
@@ -151,8 +151,8 @@ def check_length(field: str, values: Sized, most: int) -> None:
         raise Refused(INVALID_ARGUMENT, f"{field}: expected at most {most:,} values, got {len(values):,}.")
 
 
-TEXT = _kind({"type": "string"}, "a text", _instance_of(str))
-NOT_BLANK = _kind(TEXT.schema, "a text that is not blank", _not_blank)
+TEXT = _kind({"type": "string"}, "a string", _instance_of(str))
+NOT_BLANK = _kind(TEXT.schema, "a string that is not blank", _not_blank)
 TEXTS = Kind({"type": "array", "items": TEXT.schema}, _texts)
 NUMBER = _kind({"type": "integer", "format": "int32"}, "a whole number", _instance_of(int))
 FLAG = _kind({"type": "boolean"}, "true or false", _instance_of(bool))

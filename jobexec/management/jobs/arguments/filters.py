@@ -36,7 +36,7 @@ _TEXTS = {
     "failed-activity": "the activity that failed",
     "lock-owner": "the lock owner, name:boot",
     "node": "the name of the node that holds it",
-    "worker": "the external worker that had it last",
+    "worker": "the external worker that held it last",
     "text": "an id, a key, a process instance, a correlation id, or the beginning of a handler's name",
 }
 _COLUMNS = {
@@ -66,7 +66,7 @@ _EITHER = {
     "with_exception": (("with-exception", "with an exception"), ("without-exception", "without an exception")),
     "locked": (("locked", "held by a node or a worker"), ("unlocked", "held by neither")),
     "suspended": (
-        ("suspended", "suspended, or going to be when its run has ended"),
+        ("suspended", "suspended, or to be suspended when its run has ended"),
         ("not-suspended", "neither"),
     ),
     "without_tenant": (
@@ -75,7 +75,7 @@ _EITHER = {
     ),
 }
 _NAMES = ", ".join(STATES)
-_WHICH = "A job must meet all of these. A MOMENT is 2026-03-01T12:00, now, +2h or '2h ago'."
+_WHICH = "A job must match all of these. A MOMENT is 2026-03-01T12:00, now, +2h or '2h ago'."
 
 
 def add_filters(parser: ArgumentParser) -> None:
@@ -121,7 +121,7 @@ def query_of(options: Mapping[str, Any], using: str) -> JobQuery:
 def hints(query: JobQuery, using: str) -> Iterator[str]:
     """Why a query without a result may not be what was meant: names that are like known ones, and are not known."""
     if query.handler and not query.handler.endswith("*") and (found := meant(query.handler, handler_names(using))):
-        yield _("No handler has the name %(name)s. Did you mean %(meant)s?") % _of(query.handler, found)
+        yield _("There is no handler %(name)s. Did you mean %(meant)s?") % _of(query.handler, found)
     categories = get_settings().categories
     if query.category and not query.category.endswith("*") and query.category not in categories:
         found = meant(query.category, categories)

@@ -100,5 +100,5 @@ def _only(named: Beginning, found: dict[UUID, str]) -> UUID:
         return next(iter(found))
     lines = [f"  {id}  {what}" for id, what in list(found.items())[:LISTED]]
     more = ["  …"] if len(found) > LISTED else []
-    text = _("Several ids begin with %(text)s; give more digits:") % {"text": named.text}
+    text = _("Several ids begin with %(text)s; enter more digits:") % {"text": named.text}
     raise usage("\n".join([text, *lines, *more]))

@@ -62,7 +62,7 @@ class ChangeBatch:
 
 
 def _left(count: int) -> str:
-    return ngettext("%(count)d batch was left alone:", "%(count)d batches were left alone:", count) % {"count": count}
+    return ngettext("%(count)d batch was skipped:", "%(count)d batches were skipped:", count) % {"count": count}
 
 
 CHANGES = (
@@ -78,7 +78,7 @@ CHANGES = (
     ),
     ChangeBatch(
         "activate",
-        "Continue batches; a missing job that a batch needs for that is created again.",
+        "Continue batches; a missing job that a batch needs is created again.",
         operations.activate_batch,
         lambda count: ngettext("%(count)d batch continues.", "%(count)d batches continue.", count),
     ),
@@ -93,25 +93,25 @@ CHANGES = (
         "Requeue the dead letters of batches of jobs; a batch that has failed goes on.",
         operations.retry_batch,
         lambda count: ngettext(
-            "The failed jobs of %(count)d batch are tried again.",
-            "The failed jobs of %(count)d batches are tried again.",
+            "The failed jobs of %(count)d batch are retried.",
+            "The failed jobs of %(count)d batches are retried.",
             count,
         ),
     ),
     ChangeBatch(
         "cancel",
-        "End batches where they are; completed changes remain.",
+        "Cancel batches; completed changes remain.",
         operations.cancel_batch,
         lambda count: ngettext("%(count)d batch cancelled.", "%(count)d batches cancelled.", count),
         gettext_lazy("Nothing more is changed. Completed changes remain."),
     ),
     ChangeBatch(
         "delete",
-        "Delete batches with the record of what they left alone; an unfinished batch is cancelled first.",
+        "Delete batches with the record of what they skipped; an unfinished batch is cancelled first.",
         operations.delete_batch,
         lambda count: ngettext("%(count)d batch deleted.", "%(count)d batches deleted.", count),
         gettext_lazy(
-            "An unfinished batch is cancelled first. Completed changes remain; the record of what it left alone, and "
+            "An unfinished batch is cancelled first. Completed changes remain; the record of what it skipped, and "
             "why, is deleted."
         ),
     ),

@@ -48,7 +48,7 @@ def _columns() -> list[Column]:
         Column(_("state")),
         Column(_("total"), right=True),
         Column(_("done"), right=True),
-        Column(_("left alone"), right=True, extra=1),
+        Column(_("skipped"), right=True, extra=1),
         Column(_("failed"), right=True, extra=2),
         Column(_("started"), right=True, extra=3),
         Column(_("by"), least=6, extra=4),

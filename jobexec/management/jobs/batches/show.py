@@ -31,7 +31,7 @@ class ShowBatch:
     """Write the progress and arguments of a batch, whether it has stalled, what it left alone and why, and its jobs."""
 
     name = "show"
-    help = "Show everything about a batch: its progress, what it left alone and why, its own jobs."
+    help = "Show everything about a batch: its progress, what it skipped and why, its own jobs."
     positionals = " ID"
 
     def add_options(self, parser: ArgumentParser) -> None:
@@ -79,7 +79,7 @@ def _say(
     if so_far.stalled:
         screen.say(_stalled(), screen.style.ERROR)
     if failures:
-        _head(screen, _("Left alone"))
+        _head(screen, _("Skipped"))
         for id, reason in failures:
             screen.say(f"  {id}  {clean(_(reason))}")
     if jobs:

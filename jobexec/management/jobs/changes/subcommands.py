@@ -193,7 +193,7 @@ SUBCOMMANDS = (
         scoped=_activate_scope,
     ),
     Subcommand("cancel", "Remove waiting jobs, and ask running jobs to stop.", "cancel"),
-    Subcommand("delete", "Delete jobs in any state for good; running ones are left alone.", "delete"),
+    Subcommand("delete", "Delete jobs in any state for good; running ones are skipped.", "delete"),
     Subcommand(
         "reschedule",
         "Set the due date of jobs.",
@@ -219,7 +219,7 @@ SUBCOMMANDS = (
     ),
     Subcommand(
         "unlock",
-        "Take jobs from owners that are gone; jobs of a living owner are left alone. From external workers if the jobs"
+        "Take jobs from owners that are gone; jobs of a living owner are skipped. From external workers if the jobs"
         " are named, or with --state external_worker.",
         "unlock",
         usual=HANDLER_TABLES,
@@ -227,7 +227,7 @@ SUBCOMMANDS = (
     ),
     Subcommand(
         "end-wait",
-        "Let jobs that wait for a message go on without it, as if their wait had timed out.",
+        "Continue jobs that wait for a message without it, as if their wait had timed out.",
         "end_wait",
         usual=(BlockedJob,),
     ),

@@ -27,7 +27,11 @@ class Publish:
         add("message", metavar="NAME", help="its name")
         add("key", metavar="KEY", help="its key")
         add("--payload", type=values.json_value, metavar="JSON", help="what the jobs receive; default: null")
-        add("--ttl", metavar="DURATION", help="keep it for jobs that wait later: seconds, or as PT1H")
+        add(
+            "--ttl",
+            metavar="DURATION",
+            help="keep it for jobs that wait later: seconds, or an ISO 8601 duration such as PT1H",
+        )
         add("--message-id", metavar="ID", help="ignore it while a message with this id is kept")
         add("--tenant", default="", metavar="TENANT", help="the tenant of the jobs; default: none")
 
@@ -45,7 +49,7 @@ class Publish:
         if screen.json:
             screen.tell({"operation": self.name, "number": row.pk, "is_duplicate": row.is_duplicate})
         elif row.is_duplicate:
-            text = _("A message with this message id is kept already. Nothing was published.")
+            text = _("A message with this message id is already kept. Nothing was published.")
             screen.say(text, screen.style.WARNING)
         else:
             screen.say(_("Message %(number)d published.") % {"number": row.pk}, screen.style.SUCCESS)

@@ -16,7 +16,7 @@ from .screen import Exit, Screen
 
 
 def _jobs_left(count: int) -> str:
-    return ngettext("%(count)d job was left alone:", "%(count)d jobs were left alone:", count) % {"count": count}
+    return ngettext("%(count)d job was skipped:", "%(count)d jobs were skipped:", count) % {"count": count}
 
 
 def tell(

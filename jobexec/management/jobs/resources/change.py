@@ -26,7 +26,7 @@ class _Change:
     positionals = " NAME"
 
     def add_options(self, parser: ArgumentParser) -> None:
-        parser.add_argument("resource", metavar="NAME", help="the resource, as RESOURCES covers it")
+        parser.add_argument("resource", metavar="NAME", help="the resource; an entry of RESOURCES must cover it")
 
     def tell(self, name: str, text: str, screen: Screen) -> int:
         if screen.json:
@@ -85,10 +85,10 @@ class Reset(_Change):
 
 
 class Hold(_Change):
-    """Hold a resource open or closed, whatever its breaker says."""
+    """Hold a resource open or closed, regardless of its breaker."""
 
     name = "hold"
-    help = "Hold a resource open, so that none of its jobs starts; or closed, whatever its breaker says."
+    help = "Hold a resource open, so that none of its jobs starts; or closed, regardless of its breaker."
 
     def add_options(self, parser: ArgumentParser) -> None:
         super().add_options(parser)

@@ -41,7 +41,7 @@ class ShowResource:
     """Show one resource, with its breaker and the jobs that hold permits."""
 
     name = "show"
-    help = "Show a resource: what it bears, why its breaker is open, which jobs have its permits."
+    help = "Show a resource: its limits, why its breaker is open, which jobs hold its permits."
     positionals = " NAME"
 
     def add_options(self, parser: ArgumentParser) -> None:

@@ -79,7 +79,7 @@ class ChangeSchedule:
 
 
 def _left(count: int) -> str:
-    text = ngettext("%(count)d schedule was left alone:", "%(count)d schedules were left alone:", count)
+    text = ngettext("%(count)d schedule was skipped:", "%(count)d schedules were skipped:", count)
     return text % {"count": count}
 
 
@@ -113,11 +113,11 @@ CHANGES = (
     ),
     ChangeSchedule(
         "delete",
-        "Delete schedules; existing jobs are left alone.",
+        "Delete schedules; existing jobs are not affected.",
         schedules.delete_schedule,
         lambda count: ngettext("%(count)d schedule deleted.", "%(count)d schedules deleted.", count),
         gettext_lazy(
-            "Existing jobs are left alone. A schedule that the code declares is created again when the next executor "
+            "Existing jobs are not affected. A schedule that the code declares is created again when the next executor "
             "starts; disable it instead."
         ),
     ),

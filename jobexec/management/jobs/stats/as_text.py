@@ -230,7 +230,7 @@ def _batches(seen: Overview, screen: Screen) -> Part | None:
         Column(_("state"), extra=3),
         Column(_("total"), right=True),
         Column(_("done"), right=True),
-        Column(_("left alone"), right=True, extra=1),
+        Column(_("skipped"), right=True, extra=1),
         Column(_("failed"), right=True, extra=2),
     ]
     rows = []

@@ -38,7 +38,7 @@ class Top:
 
     name = "top"
     help = (
-        "Show what runs now, as much as fits, and refresh it: q or Ctrl-C ends, p pauses. Otherwise the same as stats."
+        "Show what runs now, as much as fits, and refresh it: q or Ctrl-C quits, p pauses. Otherwise the same as stats."
     )
     positionals = ""
 
@@ -64,7 +64,7 @@ class Top:
 
 def add_watch(parser: ArgumentParser) -> None:
     """Add the option ``--watch`` to an action that only looks."""
-    help = "repeat it every SECONDS, by default 2: q or Ctrl-C ends, p pauses"
+    help = "repeat it every SECONDS, by default 2: q or Ctrl-C quits, p pauses"
     parser.add_argument("--watch", nargs="?", type=_seconds, const=_USUAL, metavar="SECONDS", help=help)
 
 
@@ -121,14 +121,14 @@ def _refresh(look: Look, interval: timedelta, screen: Screen, draw: Draw, keyboa
             size = shutil.get_terminal_size()  # the terminal may have been resized
             height = size.lines - 2  # a line for the keys, and the last one, after which a terminal would scroll
             shown = _lines(look, replace(screen, width=size.columns), height)[:height]
-            draw([*shown, screen.style.MIGRATE_LABEL(_("q ends, p pauses"))])
+            draw([*shown, screen.style.MIGRATE_LABEL(_("q quits, p pauses"))])
         key = keyboard.wait(seconds)
         if key == "q":
             return
         if key == "p":
             paused = not paused
             if paused:
-                draw([*shown, screen.style.MIGRATE_LABEL(_("paused: q ends, p continues"))])
+                draw([*shown, screen.style.MIGRATE_LABEL(_("paused: q quits, p resumes"))])
 
 
 def _lines(look: Look, screen: Screen, height: int) -> list[str]:

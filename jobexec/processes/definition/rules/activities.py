@@ -24,7 +24,7 @@ def _incomplete(work: Work) -> str | None:
     if (work.handler is None) == (work.expression is None):
         return "It needs either a handler or an expression."
     if work.mode is Mode.OUTSIDE and work.handler is None:
-        return "What runs outside the step is a handler."
+        return "Only a handler can run outside the step."
     return None
 
 
@@ -32,13 +32,13 @@ def receive_tasks_wait_for_messages(process: Process) -> Iterator[Problem]:
     """A receive task without a message waits until it is told to go on, as in Camunda."""
     for node in process.nodes:
         if node.kind is Kind.RECEIVE_TASK and node.trigger not in (None, Trigger.MESSAGE):
-            yield Problem(node.id, "A receive task waits for a message.", node.line)
+            yield Problem(node.id, "A receive task needs a message.", node.line)
 
 
 def calls_name_a_process(process: Process) -> Iterator[Problem]:
     for node in process.nodes:
         if node.kind is Kind.CALL_ACTIVITY and (node.call is None or not node.call.key):
-            yield Problem(node.id, "A call activity names the process that it calls.", node.line)
+            yield Problem(node.id, "A call activity needs the key of the process that it calls.", node.line)
         elif node.call is not None and _lacks_version(node.call):
             yield Problem(node.id, f"The binding {node.call.binding.value!r} needs a version.", node.line)
 
@@ -52,12 +52,12 @@ def loops_know_how_often(process: Process) -> Iterator[Problem]:
         if node.loop is None:
             continue
         if not node.is_activity or node.by_event:
-            yield Problem(node.id, "Only activities are repeated.", node.line)
+            yield Problem(node.id, "Only activities can be repeated.", node.line)
         if node.loop.cardinality is None and node.loop.collection is None:
             yield Problem(node.id, "A multi-instance needs a cardinality or a collection.", node.line)
-        if node.loop.batch and (message := _no_batch(node, node.loop)):
+        if node.loop.batch is not None and (message := _no_batch(node, node.loop)):
             yield Problem(node.id, message, node.line)
-        if not node.loop.batch and (node.loop.result is None) != (node.loop.results is None):
+        if node.loop.batch is None and (node.loop.result is None) != (node.loop.results is None):
             yield Problem(
                 node.id, "To collect results, a multi-instance needs an expression and a variable.", node.line
             )
@@ -67,14 +67,14 @@ def _no_batch(node: Node, loop: Loop) -> str | None:
     if loop.sequential or loop.collection is None or loop.completion is not None:
         return "A batch needs a collection; it is neither sequential nor ended by a condition."
     if node.work is None or node.work.mode is not Mode.OUTSIDE:
-        return "A batch runs a handler outside the step."
+        return "A batch needs a handler that runs outside the step."
     return None
 
 
 def event_sub_processes_stand_alone(process: Process) -> Iterator[Problem]:
     for node in process.nodes:
         if node.by_event and node.kind is not Kind.SUB_PROCESS:
-            yield Problem(node.id, "Only a sub-process is triggered by an event.", node.line)
+            yield Problem(node.id, "Only a sub-process can be triggered by an event.", node.line)
         elif node.by_event and (node.jobs.before or node.jobs.after):
             yield Problem(node.id, "An event sub-process is not asynchronous; the elements in it may be.", node.line)
 
@@ -83,9 +83,11 @@ def compensation_has_handlers(process: Process) -> Iterator[Problem]:
     used = {node.compensated_by for node in process.nodes}
     for node in process.nodes:
         if node.compensated_by is not None and not _compensates(process, node):
-            yield Problem(node.id, f"{node.compensated_by!r} is no activity for compensation in its scope.", node.line)
+            yield Problem(
+                node.id, f"{node.compensated_by!r} is not an activity for compensation in its scope.", node.line
+            )
         if node.for_compensation and node.id not in used:
-            yield Problem(node.id, "It is for compensation, and no activity names it.", node.line)
+            yield Problem(node.id, "It is for compensation, but no activity refers to it.", node.line)
 
 
 def _compensates(process: Process, node: Node) -> bool:
@@ -99,7 +101,7 @@ def thrown_compensation_is_possible(process: Process) -> Iterator[Problem]:
             continue
         activity = process.find(node.event.activity)
         if activity is None or not activity.is_activity:
-            yield Problem(node.id, f"{node.event.activity!r} is no activity of this process.", node.line)
+            yield Problem(node.id, f"{node.event.activity!r} is not an activity of this process.", node.line)
 
 
 def listeners_call_something(process: Process) -> Iterator[Problem]:

@@ -44,7 +44,7 @@ def triggers_fit(process: Process) -> Iterator[Problem]:
     for node in process.nodes:
         if node.kind in EVENTS and node.trigger not in _allowed(process, node):
             what = f"with {node.trigger}" if node.trigger else "without an event definition"
-            yield Problem(node.id, f"This is not executed here: {a(node.kind)} {what}.", node.line)
+            yield Problem(node.id, f"This is not supported here: {a(node.kind)} {what}.", node.line)
 
 
 def _allowed(process: Process, node: Node) -> frozenset[Trigger | None]:
@@ -69,7 +69,7 @@ def _missing(node: Node, event: Event) -> str | None:
         return f"Its {event.trigger} needs a name."
     throws = node.kind in (Kind.THROW_EVENT, Kind.END_EVENT)
     if throws and event.trigger in (Trigger.ERROR, Trigger.ESCALATION) and not event.code:
-        return f"To throw {a(event.trigger)} needs a code."
+        return f"Throwing {a(event.trigger)} needs a code."
     if throws and event.trigger is Trigger.MESSAGE and node.work is None:
         return "A message that is thrown needs a handler, an expression or a topic."
     return None
@@ -107,10 +107,12 @@ def start_messages_differ(process: Process) -> Iterator[Problem]:
 def boundary_events_are_attached(process: Process) -> Iterator[Problem]:
     for node in process.nodes:
         if (node.kind is Kind.BOUNDARY_EVENT) != (node.attached_to is not None):
-            yield Problem(node.id, "A boundary event, and nothing else, is attached to an activity.", node.line)
+            yield Problem(node.id, "Boundary events, and only these, must be attached to an activity.", node.line)
         elif node.attached_to is not None and not _can_be_attached(process, node):
             yield Problem(
-                node.id, f"{node.attached_to!r} is no activity of its scope that can have boundary events.", node.line
+                node.id,
+                f"{node.attached_to!r} is not an activity of its scope that can have boundary events.",
+                node.line,
             )
 
 
@@ -124,7 +126,7 @@ def _can_be_attached(process: Process, node: Node) -> bool:
 def errors_interrupt(process: Process) -> Iterator[Problem]:
     for node in process.nodes:
         if node.trigger in _ALWAYS_INTERRUPTING and _catches_in_place(process, node) and not node.interrupting:
-            yield Problem(node.id, f"An event that catches {a(str(node.trigger))} interrupts.", node.line)
+            yield Problem(node.id, f"An event that catches {a(str(node.trigger))} must be interrupting.", node.line)
 
 
 def _catches_in_place(process: Process, node: Node) -> bool:
@@ -169,7 +171,7 @@ def links_meet(process: Process) -> Iterator[Problem]:
         ]
         if len(targets) != 1:
             yield Problem(
-                node.id, f"{len(targets)} link events of its scope catch {name!r}; it must be one.", node.line
+                node.id, f"{len(targets)} link events of its scope catch {name!r}; expected exactly one.", node.line
             )
 
 

@@ -32,7 +32,7 @@ def event_gateways_wait(process: Process) -> Iterator[Problem]:
             continue
         flows = process.outgoing(node.id)
         if len(flows) < 2:
-            yield Problem(node.id, "An event-based gateway needs two flows at least.", node.line)
+            yield Problem(node.id, "An event-based gateway needs at least two flows.", node.line)
         for flow in flows:
             if not _is_awaited(process, process.node(flow.target)):
                 yield Problem(

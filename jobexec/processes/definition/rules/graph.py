@@ -37,7 +37,7 @@ def parents_exist(process: Process) -> Iterator[Problem]:
             continue
         parent = process.find(node.parent)
         if parent is None or parent.kind is not Kind.SUB_PROCESS:
-            yield Problem(node.id, f"Its parent {node.parent!r} is no sub-process of this process.", node.line)
+            yield Problem(node.id, f"Its parent {node.parent!r} is not a sub-process of this process.", node.line)
         elif _is_inside(process, parent, node):
             yield Problem(node.id, f"It is inside itself, by {node.parent!r}.", node.line)
 
@@ -62,13 +62,13 @@ def flows_lead_somewhere(process: Process) -> Iterator[Problem]:
 def defaults_are_flows(process: Process) -> Iterator[Problem]:
     for node in process.nodes:
         if node.default is not None and node.default not in {flow.id for flow in process.outgoing(node.id)}:
-            yield Problem(node.id, f"Its default {node.default!r} is no flow that leaves it.", node.line)
+            yield Problem(node.id, f"Its default {node.default!r} is not a flow that leaves it.", node.line)
 
 
 def flows_stay_in_their_scope(process: Process) -> Iterator[Problem]:
     for flow in process.flows:
         if process.node(flow.source).parent != process.node(flow.target).parent:
-            yield Problem(flow.id, "It crosses the border of a sub-process.", flow.line)
+            yield Problem(flow.id, "It crosses the boundary of a sub-process.", flow.line)
 
 
 def flows_begin_and_end_well(process: Process) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""What is shown of definitions, instances, tasks and incidents."""
+"""The JSON of definitions, instances, tasks and incidents."""
 
 from __future__ import annotations
 

@@ -98,10 +98,10 @@ _CREATION = Request(
     variables=optional(OBJECT),
     tenantId=optional(TEXT, ""),
     businessId=optional(TEXT, ""),
-    awaitCompletion=optional(FLAG, False, "Answer when the instance has ended, with its variables."),
+    awaitCompletion=optional(FLAG, False, "Respond when the instance has ended, with its variables."),
     requestTimeout=optional(integer(), 0, "Milliseconds to wait for its end; 0 for the server's default."),
     fetchVariables=optional(TEXTS, (), "The names of the variables to return; an empty list for all."),
-    startInstructions=optional(START_INSTRUCTIONS, (), "Elements before which it begins, not at its start event."),
+    startInstructions=optional(START_INSTRUCTIONS, (), "Elements to start before, instead of the start event."),
     runtimeInstructions=optional(ANYTHING, None, "Not supported."),
     tags=optional(ignored(ANYTHING)),
     **_REFERENCE,
@@ -118,7 +118,9 @@ async def start(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponseBa
     if body["runtimeInstructions"]:
         raise Refused(INVALID_ARGUMENT, "runtimeInstructions: expected none: an instance goes on to its end.")
     if not body["processDefinitionKey"] and not body["processDefinitionId"].strip():
-        raise Refused(INVALID_ARGUMENT, "processDefinitionId: expected a text, or a processDefinitionKey, got neither.")
+        raise Refused(
+            INVALID_ARGUMENT, "processDefinitionId: expected a string, or a processDefinitionKey, got neither."
+        )
     if not body["awaitCompletion"]:
         return await _start_only(request, body=body)
     hub, client = long_polling.of(database()), client_of(request).key
@@ -216,7 +218,9 @@ def variables(request: HttpRequest, body: Mapping[str, Any], element_instance_ke
 _CORRELATION = Request(
     "MessageCorrelationRequest",
     name=required(NOT_BLANK),
-    correlationKey=optional(TEXT, "", "The key of the instance that waits; none means a start event, or any one."),
+    correlationKey=optional(
+        TEXT, "", "The correlation key of the waiting instance; without one, a start event or any waiting instance."
+    ),
     variables=optional(OBJECT),
     tenantId=optional(TEXT, ""),
     businessId=optional(TEXT, ""),
@@ -305,7 +309,7 @@ def assignment(request: HttpRequest, body: Mapping[str, Any], user_task_key: int
     return nothing()
 
 
-@endpoint("tasks", operation=Operation("unassignUserTask", "Take a user task from its assignee", problems=(404, 409)))
+@endpoint("tasks", operation=Operation("unassignUserTask", "Unassign a user task", problems=(404, 409)))
 def unassignment(request: HttpRequest, user_task_key: int) -> HttpResponse:
     """DELETE /user-tasks/{userTaskKey}/assignee."""
     user_tasks.release(found.task(database(), caller_of(request), user_task_key), using=database())

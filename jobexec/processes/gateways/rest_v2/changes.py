@@ -32,7 +32,7 @@ _ACTIVATE = Request(
 )
 _TERMINATE = Request(
     elementInstanceKey=optional(KEY, 0, "Of a user task, or of the element of an activated job."),
-    elementId=optional(TEXT, "", "All that stands at the element."),
+    elementId=optional(TEXT, "", "Everything active at the element."),
 )
 _MODIFICATION = Request(
     "ProcessInstanceModificationInstruction",

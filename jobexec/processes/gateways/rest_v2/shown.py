@@ -1,4 +1,4 @@
-"""What is shown of processes in Camunda 8.10's API. A member's column may be one of ``searches.RESOLVED``."""
+"""The JSON of processes in Camunda 8.10's API. A member's column may be one of ``searches.RESOLVED``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py processes``: deploy files, and see what runs."""
+"""``manage.py processes``: deploy files, and inspect running instances."""
 
 from __future__ import annotations
 
@@ -40,19 +40,23 @@ class Command(BaseCommand):
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         deploy = actions.add_parser("deploy", help="deploy files; without names, processes/*.bpmn of all apps")
         deploy.add_argument("files", nargs="*", metavar="FILE")
-        deploy.add_argument("--tenant", default="", help="the tenant that the processes are of")
-        listed = actions.add_parser("list", help="the latest version of each process, and what runs of it")
+        deploy.add_argument("--tenant", default="", help="the tenant of the processes")
+        listed = actions.add_parser(
+            "list", help="list the latest version of each process with the number of its running instances"
+        )
         listed.add_argument("--json", action="store_true", help="write JSON")
         started = actions.add_parser("start", help="start an instance")
-        started.add_argument("key", help="the process")
+        started.add_argument("key", help="the key of the process")
         started.add_argument("--business-key", default="")
-        started.add_argument("--variables", type=json_object, default={}, help="a JSON object")
+        started.add_argument(
+            "--variables", type=json_object, default={}, help="a JSON object: the variables of the instance"
+        )
         started.add_argument("--tenant", default="")
-        shown = actions.add_parser("show", help="where an instance stands, its variables and jobs")
-        shown.add_argument("instance", help="its id")
+        shown = actions.add_parser("show", help="show the active elements of an instance, its variables and jobs")
+        shown.add_argument("instance", help="the id of the instance")
         changes.add_arguments(actions)
-        actions.add_parser("cleanup", help="delete now what has expired: history of processes, and of jobs")
-        actions.add_parser("check", help="look for rows that do not fit together; exits with 1 if there are any")
+        actions.add_parser("cleanup", help="delete the expired history of processes and jobs")
+        actions.add_parser("check", help="look for inconsistent rows; exits with 1 if there are any")
 
     def handle(self, *args: Any, **options: Any) -> None:
         using = options["database"] or router.db_for_write(ProcessInstance)
@@ -115,7 +119,7 @@ class Command(BaseCommand):
         for execution in view.executions:
             self.stdout.write(f"  at {execution.element_id}: {execution.state}")
         for task in view.tasks:
-            self.stdout.write(f"  task {task.name or task.element_id}: {task.assignee or 'nobody has it'}")
+            self.stdout.write(f"  task {task.name or task.element_id}: {task.assignee or 'unassigned'}")
         for job in view.jobs:
             self.stdout.write(
                 f"  job {job.pk} at {job.failed_activity_id}: {job._meta.verbose_name} {job.exception_message}"
@@ -137,4 +141,4 @@ class Command(BaseCommand):
             self.stdout.write(f"{each.instance}: {each.message}")
         if found:
             raise SystemExit(1)
-        self.stdout.write("Nothing is wrong.")
+        self.stdout.write("No problems.")
