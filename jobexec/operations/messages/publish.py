@@ -164,9 +164,3 @@ def _check_room(using: str, tenant_id: str) -> None:
     if seen[1]:
         of = f" of tenant {tenant_id!r}" if tenant_id else ""
         raise TooManyMessages(f"{most:,} messages{of} are already kept (setting MESSAGE_MAX_KEPT).")
-
-
-def forget_rooms() -> None:
-    """Count again; for tests."""
-    with _rooms.lock:
-        _rooms.seen.clear()
