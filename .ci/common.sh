@@ -33,8 +33,8 @@ install_chromium() {
         echo "ci: no Chromium, the browser tests will be skipped: $(tail -1 "$work/chromium.log")"
 }
 
-# MariaDB, PgBouncer, the tool that makes network namespaces, and gettext, which finds the strings to translate: a user's
-# machine need not have them.
+# MariaDB, PgBouncer, promtool of Prometheus, the tool that makes network namespaces, and gettext, which finds the strings
+# to translate: a user's machine need not have them.
 install_tools() {
     local missing=()
     PATH="$PATH:/usr/sbin:/sbin" command -v pgbouncer >/dev/null || missing+=(pgbouncer)
@@ -42,6 +42,7 @@ install_tools() {
         missing+=(mariadb-server)
     PATH="$PATH:/usr/sbin:/sbin" command -v ip >/dev/null || missing+=(iproute2)
     command -v xgettext >/dev/null || missing+=(gettext)
+    command -v promtool >/dev/null || missing+=(prometheus)
     if [ ${#missing[@]} -eq 0 ]; then return; fi
     { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$work/tools.log" 2>&1 ||
         echo "ci: no ${missing[*]}, tests that need them will be skipped: $(tail -1 "$work/tools.log")"

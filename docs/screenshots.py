@@ -59,6 +59,9 @@ def main(*wanted: str) -> None:
                         continue
                     keep_alive()
                     page.goto(f"{address}{url}")
+                    if name == "add-schedule":
+                        page.fill("#id_expression", "0 3 * * MON-FRI")
+                        page.wait_for_selector("#jobexec-times ol")
                     picture(page, IMAGES / f"{name}-{scheme}.png", MOST_OF.get(name.split("-")[0], MOST))
                 if wanted and "ask" not in wanted:
                     continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -94,16 +95,42 @@ def check_json(name: str, value: Any) -> None:
     try:
         text = json.dumps(value, cls=_Encoder, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
-        if isinstance(value, Model):
+        path, part = first_fault(value, _ENCODER.encode)
+        if isinstance(part, Model):
             raise InvalidJob(
-                f"{name}: expected JSON, got the model instance {value!r}; pass its primary key."
+                f"{name}{path}: expected JSON, got the model instance {part!r}; pass its primary key."
             ) from None
-        raise InvalidJob(f"{name}: expected JSON, got {shown(value)} ({error}).") from error
+        raise InvalidJob(f"{name}{path}: expected JSON, got {shown(part)} ({error}).") from error
     if is_too_deep(text):
         raise InvalidJob(f"{name}: expected JSON that is nested at most {MAX_DEPTH} deep.")
     # JSON encodes U+0000 as an escape; after an escaped backslash the same letters are only text.
     nul = "\\u0000" in text and _ESCAPED_NUL.search(text)
     check_storable(name, "\x00" if nul else text)
+
+
+def first_fault(value: Any, encode: Callable[[Any], object]) -> tuple[str, Any]:
+    """The path to the innermost part of a value that ``encode`` refuses, as ``['lines'][0]``, and that part."""
+    path, part = "", value
+    for _ in range(MAX_DEPTH):
+        found = next((each for each in _parts(part) if _refuses(encode, each[1])), None)
+        if found is None:
+            return path, part
+        path, part = f"{path}[{shown(found[0])}]", found[1]
+    return "", value
+
+
+def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple) else ()
+
+
+def _refuses(encode: Callable[[Any], object], value: Any) -> bool:
+    try:
+        encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return True
+    return False
 
 
 def shown(value: Any) -> str:

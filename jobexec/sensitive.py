@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 from jobexec.conf import get_settings
-from jobexec.json_values import MAX_DEPTH
+from jobexec.exceptions import InvalidJob
+from jobexec.json_values import MAX_DEPTH, check_json
 
 HIDDEN = "●●●"
 #: How many different spellings of secrets are looked for in a text; with more it is hidden as a whole.
@@ -79,6 +80,17 @@ def _hide(value: Any, named: Collection[str], levels: int) -> Any:
             for key, inner in value.items()
         }
     return [_hide(inner, named, levels - 1) for inner in value]
+
+
+def json_problem(name: str, value: Any) -> str:
+    """Why a value is no JSON: the message of :func:`~jobexec.json_values.check_json`, without sensitive parts."""
+    try:
+        check_json(name, HIDDEN if is_sensitive(name) else hide(value))
+    except InvalidJob as error:
+        return str(error)
+    except RecursionError:
+        return f"{name}: it is nested too deeply."
+    return f"{name}: expected JSON, also below its sensitive names."
 
 
 def values_below(value: Any, named: Collection[str] = ()) -> list[Any]:

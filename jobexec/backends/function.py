@@ -13,11 +13,11 @@ from asgiref.sync import sync_to_async
 
 from jobexec.conf import get_settings
 from jobexec.encryption import seal
-from jobexec.exceptions import DoNotRetry
 from jobexec.handlers.base import NotBegun
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.function import JobFunction
 from jobexec.identifiers import uuid7
+from jobexec.json_values import first_fault
 
 from . import events
 from .compat import TaskResultStatus, normalize_json
@@ -149,13 +149,16 @@ class TaskFunction(JobFunction[Any, Any]):
 
     def encode_result(self, value: Any) -> str:
         """The JSON of the return value, by the rules of django.tasks. Raises DoNotRetry if there is none."""
-        from jobexec.operations.tasks.return_values import encode_return_value
+        from jobexec.operations.tasks.return_values import encode_return_value, not_stored
 
+        name = f"return value of {self.name}"
         try:
             normalised = normalize_json(value)
         except (TypeError, ValueError, RecursionError) as error:
-            raise DoNotRetry(f"It has run, but its return value cannot be stored: {error}.") from error
-        return encode_return_value(normalised)
+            path, part = first_fault(value, normalize_json)
+            problem = f"{name}{path}: expected JSON, got a {type(part).__name__} ({error})."
+            raise not_stored(problem) from error
+        return encode_return_value(normalised, name)
 
     def finished(self, work: AcquiredJob, using: str, failure: Failure | None = None) -> None:
         """Send the signal for the end of a task, after the commit; ``failure`` is the last one, None on success."""

@@ -12,6 +12,9 @@ from urllib.parse import urlsplit
 
 from . import values
 
+#: The bodies of requests to webhooks.
+FORMATS = ("jobexec", "slack")
+
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _SHORTEST_SECRET = 16
 
@@ -25,6 +28,7 @@ class AlertTarget:
 
     url: str = field(default="", repr=False)
     mail: tuple[str, ...] = ()
+    format: str = FORMATS[0]
     secret: bytes = field(default=b"", repr=False)
     interval: timedelta = timedelta(hours=1)
     handlers: tuple[str, ...] = ()
@@ -65,8 +69,9 @@ def _target(value: Any) -> AlertTarget:
             own[key] = _KEYS[key](given)
         except ValueError as error:
             raise ValueError(f"a dict in which {key!r} is {error}") from None
-    if "secret" in own and "url" not in own:
-        raise ValueError("a dict in which 'secret' comes with a 'url'")
+    for key in ("secret", "format"):
+        if key in own and "url" not in own:
+            raise ValueError(f"a dict in which {key!r} comes with a 'url'")
     return AlertTarget(**own)
 
 
@@ -113,6 +118,12 @@ def _secret(value: Any) -> bytes:
         raise ValueError(expected) from None
 
 
+def _format(value: Any) -> str:
+    if value not in FORMATS:
+        raise ValueError(f"one of {', '.join(map(repr, FORMATS))}")
+    return str(value)
+
+
 def _tenants(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, (list, tuple, set, frozenset)):
         raise ValueError("a list of tenant ids ('' for jobs without one)")
@@ -124,6 +135,7 @@ def _tenants(value: Any) -> tuple[str, ...]:
 _KEYS: Mapping[str, values.Parser] = {
     "url": _url,
     "mail": _mail,
+    "format": _format,
     "secret": _secret,
     "interval": values.duration(zero=True),
     "handlers": values.words,

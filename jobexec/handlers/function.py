@@ -319,7 +319,7 @@ class JobFunction(Generic[P, R]):
         """The JSON of the return value. Raises DoNotRetry if there is none, or it is too long."""
         from jobexec.operations.tasks.return_values import encode_return_value
 
-        return encode_return_value(value)
+        return encode_return_value(value, f"return value of {self.name}")
 
     def finished(self, work: Any, using: str, failure: Failure | None) -> None:
         """Nobody is told: callers ask :meth:`get_result`."""

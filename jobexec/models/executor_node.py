@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from django.db import models
+from django.db.models import Exists, OuterRef
+from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
 
 from jobexec.identifiers import uuid7
 
@@ -20,6 +21,15 @@ class NodeState(models.TextChoices):
     PAUSED = "paused", _("paused")
     DRAINING = "draining", _("draining")
     DEAD = "dead", _("dead")
+
+
+class ExecutorNodes(models.QuerySet["ExecutorNode"]):
+    """Rows of nodes."""
+
+    def told_apart(self) -> Self:
+        """Rows that know whether another node that is not dead has their name."""
+        others = ExecutorNode._base_manager.using(self.db).exclude(state=NodeState.DEAD)
+        return self.annotate(has_namesakes=Exists(others.filter(name=OuterRef("name")).exclude(pk=OuterRef("pk"))))
 
 
 class ExecutorNode(models.Model):
@@ -65,6 +75,9 @@ class ExecutorNode(models.Model):
     )
     deployment_aware = models.BooleanField(default=False)
 
+    objects = ExecutorNodes.as_manager()
+    has_namesakes = False
+
     class Meta:
         verbose_name = _("executor node")
         verbose_name_plural = _("executor nodes")
@@ -73,4 +86,15 @@ class ExecutorNode(models.Model):
         ordering: ClassVar = ["name", "start_time"]
 
     def __str__(self) -> str:
-        return self.name
+        return self.label
+
+    @property
+    def label(self) -> str:
+        """The name; of rows that are told apart, with the process if another node has the same name."""
+        if not self.has_namesakes:
+            return self.name
+        return gettext("%(name)s (%(pid)d on %(host)s)") % {
+            "name": self.name,
+            "pid": self.pid,
+            "host": self.hostname or "?",
+        }

@@ -73,18 +73,18 @@ def _of_nodes(seen: Overview) -> Iterator[Problem]:
         if not node.lease_good:
             yield Problem("lease", _about_lease(node))
         elif node.state == NodeState.PAUSED:
-            yield Problem("paused", _("%(node)s is paused: it takes no jobs.") % {"node": node.name})
+            yield Problem("paused", _("%(node)s is paused: it takes no jobs.") % {"node": node.label})
         if node.stuck_threads:
             text = ngettext(
                 "%(count)d thread of %(node)s is stuck: its job is still running after its timeout.",
                 "%(count)d threads of %(node)s are stuck: their jobs are still running after their timeouts.",
                 node.stuck_threads,
             )
-            yield Problem("stuck", text % {"count": node.stuck_threads, "node": node.name})
+            yield Problem("stuck", text % {"count": node.stuck_threads, "node": node.label})
 
 
 def _about_lease(node: NodeStatus) -> str:
-    values = {"node": node.name, "time": duration(abs(node.lease_left.total_seconds()))}
+    values = {"node": node.label, "time": duration(abs(node.lease_left.total_seconds()))}
     if node.lease_left > timedelta(0):
         return _("%(node)s was declared dead; its jobs are being recovered.") % values
     if node.state == NodeState.DEAD:

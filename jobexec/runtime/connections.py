@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from django.db import connections
+from django.db import Error, connections
 from django.db.backends.signals import connection_created
 
 from jobexec.conf import get_settings
@@ -265,6 +265,19 @@ def is_behind_pooler(raw: Any) -> bool:
     with raw.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         return bool(cursor.fetchone()[0] != raw.info.backend_pid)
+
+
+def reaches_pooler(alias: str) -> bool:
+    """Whether the connections of an alias to PostgreSQL go to a pooler. False if the database does not answer now."""
+    connection = connections[alias]
+    try:
+        connection.ensure_connection()
+        with connection.wrap_database_errors:
+            return is_behind_pooler(connection.connection)
+    except Error:
+        return False
+    finally:
+        rest_connections()
 
 
 def _too_old(connection: Any, wait: float | None) -> bool:

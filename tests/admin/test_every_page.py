@@ -41,12 +41,14 @@ PAGES = (
     "/admin/jobexec/jobdefinition/of/category/?name=default",
     "/admin/jobexec/jobdefinition/instance/?id=order-4711",
     "/admin/jobexec/executornode/running/",
+    "/admin/jobexec/jobdefinition/incidents/",
 )
 
 
 @pytest.fixture
-def rows(settings: Any) -> dict[type[Any], Any]:
+def rows(settings: Any, handle: Any) -> dict[type[Any], Any]:
     """One row of each table, whose page has every section; and what the dashboard shows."""
+    handle(lambda *args, **kwargs: None, name=HANDLER)  # or its jobs could not run again
     rows = data.some_of_everything()
     data.make(Job, tenant_id="acme", rank=0)
     data.make(TimerJob, handler_type="shop.a_long_name" * 4)
@@ -70,8 +72,8 @@ def pages(page: Any, rows: dict[type[Any], Any], asking: frozenset[str]) -> Iter
         f"{list_url(Job)}?q=nothing",
         ADD_SCHEDULE,
         ADD_CLIENT,
-        SUSPEND,
         *PAGES,
+        SUSPEND,
     ]:
         page.goto(url)
         yield url

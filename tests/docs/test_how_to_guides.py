@@ -28,10 +28,12 @@ def blocks(kind):
 
 
 def commands():
-    """The lines ``$ python manage.py ...`` of the project's own commands, without what follows in the shell."""
+    """The lines ``$ python manage.py ...`` of jobexec's and the demo's commands, without what follows in the shell."""
     lines = {line for block in blocks("console") for line in block.values[0].replace("\\\n", " ").splitlines()}
     found = {match[1] for line in lines if (match := re.match(r"\$ python manage\.py (.*?)(?: &&| \||  +#|$)", line))}
-    return sorted(line for line in found if not str(get_commands().get(line.split()[0])).startswith("django."))
+    return sorted(
+        line for line in found if str(get_commands().get(line.split()[0])).startswith(("jobexec", "demo_project"))
+    )
 
 
 def parsed(code):

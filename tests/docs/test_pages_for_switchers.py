@@ -23,7 +23,9 @@ def text(request):
 
 
 def test_there_are_such_pages():
-    assert [page.stem for page in PAGES] == ["from-celery", "from-django-q2", "from-huey", "from-procrastinate"]
+    assert [page.stem for page in PAGES] == [
+        *("from-celery", "from-django-q2", "from-django-tasks-db", "from-huey", "from-procrastinate")
+    ]
 
 
 def test_plans_and_schedules_are_understood(text):

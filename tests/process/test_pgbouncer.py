@@ -180,6 +180,15 @@ def test_jobs_are_heard_of_through_a_direct_alias(alias, start, enqueue, trace):
     executor.send(signal.SIGTERM)
     assert executor.ended() == 0, executor.text
     assert "pooler" not in executor.text
+    assert re.search(r"engines: +default \(PostgreSQL, skip locked, LISTEN\)", executor.text)
+
+
+def test_its_first_lines_say_how_it_finds_jobs(alias, start):
+    executor = start().started()
+    executor.send(signal.SIGTERM)
+    assert executor.ended() == 0, executor.text
+    (line,) = [line for line in executor.text.splitlines() if "engines:" in line]
+    assert line.endswith("default (PostgreSQL, skip locked, polling behind a pooler)")
 
 
 def test_nothing_is_lost_when_it_is_restarted(alias, start, bouncer, enqueue, trace):

@@ -165,7 +165,10 @@ def test_a_result_that_is_too_large_is_an_incident_at_its_step(alias, run_jobs, 
     run_jobs()
     dead = DeadLetterJob.objects.using(alias).get()
     assert (dead.failed_activity_id, dead.attempts) == ("one", 1)
-    assert "its result cannot be kept: result: expected at most 65,536 bytes of JSON" in dead.exception_message
+    assert (
+        "its result cannot be kept: result of tests.bad_input.answer: expected at most 65,536 bytes of JSON"
+        in dead.exception_message
+    )
 
 
 # Instances.

@@ -63,6 +63,36 @@ def test_the_list_counts_what_runs_of_each_tenant(command, file):
     assert command("list") == told
 
 
+def test_instances_are_named_by_the_beginning_of_their_id(alias, command, file):
+    command("deploy", str(file))
+    ids = [command("start", "approval").split()[0] for _ in range(2)]
+    some = next(number for number in range(6, 36) if ids[0][:number] != ids[1][:number] and ids[0][number - 1] != "-")
+    several = "Several ids begin with "
+    with pytest.raises(CommandError, match=several) as raised:
+        command("show", ids[0][:6])
+    assert all(id in str(raised.value) for id in ids)
+    with pytest.raises(CommandError, match="Nothing here has an id that begins with 000000"):
+        command("cancel", "000000")
+    assert command("suspend", ids[0][:some]).startswith("Suspended")
+    assert "suspended" in command("show", ids[0][:some]).lower()
+    assert command("activate", ids[0][:some]).startswith("Activated")
+    assert command("modify", ids[0][:some], "--cancel", "approve", "--before", "approve") == "Modified.\n"
+    assert command("retry", ids[0][:some]) == "0 dead letters were requeued.\n"
+    assert command("cancel", ids[0][:some]) == "Cancelled.\n"
+    again = command("restart", ids[0][:some], "--before", "approve").split()[0]
+    assert again not in ids
+    assert ProcessInstance.objects.using(alias).get(pk=ids[1]).state == "active"
+    with pytest.raises(CommandError, match="No process 'approvals' is deployed"):
+        command("suspend", "approvals")
+
+
+def test_a_key_that_looks_like_the_beginning_of_an_id_is_a_key(alias, command, file):
+    file.write_text(FILE.replace('id="approval"', 'id="facade"'))
+    command("deploy", str(file))
+    assert command("suspend", "facade").startswith("Suspended")
+    assert Suspension.objects.using(alias).get().value.startswith("facade")
+
+
 def test_what_is_wrong(alias, command, file, tmp_path):
     with pytest.raises(CommandError, match="No process 'nothing' is deployed"):
         command("start", "nothing")
@@ -72,7 +102,7 @@ def test_what_is_wrong(alias, command, file, tmp_path):
         command("start", "nothing", "--variables", "[" * 100_000)
     with pytest.raises(CommandError, match="there is no such file"):
         command("deploy", str(tmp_path / "gone.bpmn"))
-    with pytest.raises(CommandError, match="Expected the id"):
+    with pytest.raises(CommandError, match="expected an id, a UUID or at least the first 6 digits of it; got 'x'"):
         command("show", "x")
     file.write_text(FILE.replace("userTask", "complexGateway"))
     with pytest.raises(CommandError, match="approve"):

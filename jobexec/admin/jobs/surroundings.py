@@ -100,14 +100,14 @@ class Surroundings:
         if job.lock_owner is None:
             return None
         using, now = job._state.db or "default", display.now(job)
-        node = ExecutorNode.objects.using(using).filter(lock_owner=job.lock_owner).first()
+        node = ExecutorNode.objects.using(using).filter(lock_owner=job.lock_owner).told_apart().first()
         nodes = self._admin(ExecutorNode)
         if isinstance(job, ExternalWorkerJob):
             since = self._instance_locked_at(using, owner_of(job.pk))
             return Lock(job.lock_owner, display.age(since, now) if since else None, _deadline(job, now))
         owner = display.lock_owner(job.lock_owner)
         if node is not None and nodes is not None:
-            owner = display.link(nodes.page_url(node.pk), node.name)
+            owner = display.link(nodes.page_url(node.pk), node.label)
         return Lock(owner, display.age(self._locked_at(using) or now, now), _good(job, node, now))
 
     def _locked_at(self, using: str) -> datetime | None:

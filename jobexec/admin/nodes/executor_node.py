@@ -28,7 +28,7 @@ from ..pages.running import running_view
 
 
 class Control(Action):
-    """Pause, resume or drain the nodes with the names of the selected rows."""
+    """Pause, resume or drain the selected nodes, and no others of their names."""
 
     permission = "control"
     form_class: type[ConfirmForm] | None = ConfirmForm
@@ -40,7 +40,7 @@ class Control(Action):
     )
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        result = type(self).verb(list(queryset.values_list("name", flat=True)), using=using)
+        result = type(self).verb(list(queryset.values_list("pk", flat=True)), using=using)
         return Outcome(result.changed, {name: _(reason) for name, reason in result.skipped.items()})
 
 
@@ -83,15 +83,15 @@ class Drain(Control):
 class ExecutorNodeAdmin(TableAdmin):
     """Nodes with their leases and their load. A node deletes its row when it shuts down gracefully."""
 
-    list_display = ("name", "state_badge", "signs_of_life", "busy", "queued", "serves", "process", "up")
+    list_display = ("label", "state_badge", "signs_of_life", "busy", "queued", "serves", "process", "up")
     list_filter = ("state",)
     actions = (Pause(), Resume(), Drain())
     search_fields = ("name__startswith", "hostname__startswith")
-    sortable_by = ("name",)
+    sortable_by = ("label",)
     ordering = ("name", "start_time", "id")
-    readonly_fields = ("state_badge", "heartbeat", "lease", "busy", "queued", "serves", "process", "locks")
+    readonly_fields = ("label", "state_badge", "heartbeat", "lease", "busy", "queued", "serves", "process", "locks")
     fieldsets = (
-        (None, {"fields": ("name", "state_badge", "heartbeat", "lease", "busy", "queued")}),
+        (None, {"fields": ("label", "state_badge", "heartbeat", "lease", "busy", "queued")}),
         (gettext_lazy("Serves"), {"fields": ("serves",)}),
         (gettext_lazy("Process"), {"fields": ("process", "start_time", "lock_owner", "id", "locks")}),
     )
@@ -107,6 +107,14 @@ class ExecutorNodeAdmin(TableAdmin):
             path("running/", running, name="jobexec_running"),
             *super().get_urls(),
         ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        nodes: Any = super().get_queryset(request)
+        return nodes.told_apart()  # type: ignore[no-any-return]
+
+    @admin.display(description=gettext_lazy("name"), ordering="name")
+    def label(self, node: ExecutorNode) -> str:
+        return node.label
 
     @admin.display(description=gettext_lazy("state"))
     def state_badge(self, node: ExecutorNode) -> SafeString:

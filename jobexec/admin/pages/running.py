@@ -31,7 +31,7 @@ def running_view(request: HttpRequest, site: AdminSite) -> HttpResponse:
     if page.admin(ExecutorNode) is None:
         raise PermissionDenied
     now = clock.now(page.using)
-    rows = list(ExecutorNode.objects.using(page.using).order_by("name", "start_time", "id")[:NODES_SHOWN])
+    rows = list(ExecutorNode.objects.using(page.using).told_apart().order_by("name", "start_time", "id")[:NODES_SHOWN])
     said = _progress(page.using, [each for row in rows for each in _reported(row)])
     return page.render(
         # The script that keeps it fresh asks for the changing part.
@@ -82,7 +82,7 @@ def _node(page: Page, row: ExecutorNode, said: dict[str, tuple[int, int | None]]
     jobs = [_job(page, each, said, now) for each in _reported(row)] if page.admin(Job) is not None else None
     nodes = page.admin(ExecutorNode)
     return {
-        "name": row.name,
+        "name": row.label,
         "url": nodes.page_url(row.pk) if nodes is not None else "",
         "state": node_columns.state_badge(row.state),
         "heartbeat": display.relative(row.heartbeat_time, now),

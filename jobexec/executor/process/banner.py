@@ -14,6 +14,7 @@ from jobexec.handlers.registry import OWN, all_handlers
 from jobexec.operations.sql.locks import has_skip_locked
 
 from ...runtime.connection_count import can_listen, connections_by_alias
+from ...runtime.connections import reaches_pooler
 from ..job_executor import JobExecutor
 from ..loops.commits import can_watch
 
@@ -38,6 +39,8 @@ def _engine(engine: EngineSettings, broker: str) -> str:
     connection = connections[engine.alias]
     skip_locked = engine.acquisition != "optimistic" and has_skip_locked(engine.alias)
     waking = "LISTEN" if can_listen(engine) else "watching commits" if can_watch(engine) else "polling"
+    if can_listen(engine) and reaches_pooler(engine.listen_database or engine.alias):
+        waking = "polling behind a pooler"
     if broker:
         waking = f"announced by {broker}"
     facts = [connection.display_name, "skip locked" if skip_locked else "optimistic", waking]

@@ -14,6 +14,7 @@ from jobexec import clock, signals
 from jobexec.encryption import stored_result
 from jobexec.exceptions import DoNotRetry
 from jobexec.handlers.base import JobHandler, ResultHandler, SharedEnd, WriteEnds
+from jobexec.json_values import encode_json
 from jobexec.models import AbstractJob, DeadLetterJob, Job
 from jobexec.operations.notify.signals import failure_signal
 from jobexec.operations.rows.bury_unreadable import bury
@@ -23,10 +24,12 @@ from jobexec.operations.settle.release import release_jobs
 from jobexec.operations.sql.errors import storable
 from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.session import is_of_connection
+from jobexec.operations.tasks.return_values import not_stored
 from jobexec.operations.values.acquired_job import AcquiredJob
 from jobexec.operations.values.failure import Failure
 from jobexec.operations.values.log_fields import log_fields
 from jobexec.operations.values.run import Result, Run
+from jobexec.sensitive import json_problem
 
 from ...runtime.connections import discard_broken_connections
 from .redacted import without_secrets
@@ -89,7 +92,9 @@ class Outcome:
         except DoNotRetry:
             raise
         except Exception as error:
-            raise DoNotRetry(f"It has run, but its return value cannot be stored ({type(error).__name__})") from error
+            name, is_json = f"return value of {self.work.handler_type}", encode_json(value) is not None
+            problem = f"{name} ({type(error).__name__})" if is_json else json_problem(name, value)
+            raise not_stored(problem) from error
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from jobexec import operations
 from jobexec.operations.overview import overview
 from jobexec.operations.targets.for_each import OperationResult
 
+from .arguments.named import node
 from .nested import add_nested, run_nested
 from .output.outcome import tell
 from .output.screen import Exit, Screen
@@ -30,10 +31,10 @@ class Control:
     positionals: str = " NODE [NODE ...]"
 
     def add_options(self, parser: ArgumentParser) -> None:
-        parser.add_argument("nodes", nargs="+", metavar="NODE", help="the names of nodes")
+        parser.add_argument("nodes", nargs="+", metavar="NODE", help="a name, an id, or the beginning of an id")
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        result = self.verb(options["nodes"], using=screen.using)
+        result = self.verb([node(text, screen.using) for text in options["nodes"]], using=screen.using)
         result.skipped = {name: _(reason) for name, reason in result.skipped.items()}
         return tell(self.name, _told, result, screen, _left)
 

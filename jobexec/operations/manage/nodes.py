@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
+from django.db.models import Q
 from django.utils.translation import gettext_noop
 
 from jobexec import clock
 from jobexec.models import ExecutorNode, NodeState
+from jobexec.models.executor_node import ExecutorNodes
 
 from ..audit import audited, note_rows
 from ..sql.locks import atomic, lock_rows
@@ -15,40 +18,52 @@ from ..targets.for_each import OperationResult, database_of
 
 
 @audited
-def pause_nodes(names: Sequence[str], *, using: str | None = None) -> OperationResult:
-    """Let the living nodes with these names take no more jobs until they are resumed.
+def pause_nodes(names: Sequence[str | UUID], *, using: str | None = None) -> OperationResult:
+    """Let the living nodes with these names or ids take no more jobs until they are resumed.
 
     They finish the jobs that they have, and go on with other work: timers, schedules, recovery. A node follows at its
-    next heartbeat, and forgets it when it is restarted. The result has their names; ``skipped`` has the others.
+    next heartbeat, and forgets it when it is restarted. The result has their names; ``skipped`` has the others. A name
+    means all nodes that have it.
     """
     return _request(names, NodeState.PAUSED, using)
 
 
 @audited
-def resume_nodes(names: Sequence[str], *, using: str | None = None) -> OperationResult:
+def resume_nodes(names: Sequence[str | UUID], *, using: str | None = None) -> OperationResult:
     """Let paused nodes take jobs again; has no effect on nodes that drain."""
     return _request(names, NodeState.ACTIVE, using)
 
 
 @audited
-def drain_nodes(names: Sequence[str], *, using: str | None = None) -> OperationResult:
+def drain_nodes(names: Sequence[str | UUID], *, using: str | None = None) -> OperationResult:
     """Let the processes of these nodes end as after SIGTERM. A process manager may start them again."""
     return _request(names, NodeState.DRAINING, using)
 
 
-def _request(names: Sequence[str], state: NodeState, using: str | None) -> OperationResult:
+def _request(names: Sequence[str | UUID], state: NodeState, using: str | None) -> OperationResult:
     alias, result = database_of(None, using), OperationResult()
     with atomic(alias):
-        living = ExecutorNode.objects.using(alias).filter(name__in=names, lease_expiration_time__gt=clock.now(alias))
-        rows = list(lock_rows(living.exclude(state=NodeState.DEAD).order_by("id")))
+        rows = list(lock_rows(_named(names, living_nodes(alias)).order_by("id")))
+        labels = {row.pk: row.label for row in living_nodes(alias).told_apart().filter(pk__in=[row.pk for row in rows])}
         for row in rows:
             if row.requested_state != NodeState.DRAINING:
                 row.requested_state = state
                 row.save(using=alias, update_fields=["requested_state"])
         changed = [row for row in rows if row.requested_state == state]
-        note_rows(alias, ExecutorNode, [row.pk for row in changed], [row.name for row in changed])
-    result.changed = sorted({row.name for row in changed})
-    missing = set(names) - {row.name for row in rows}
+        note_rows(alias, ExecutorNode, [row.pk for row in changed], [labels[row.pk] for row in changed])
+    result.changed = sorted(labels[row.pk] for row in changed)
+    missing = {str(name) for name in names} - {name for row in rows for name in (row.name, str(row.pk))}
     result.skipped = dict.fromkeys(sorted(missing), gettext_noop("no living node has this name"))
-    result.skipped |= {row.name: gettext_noop("it is draining") for row in rows if row not in changed}
+    result.skipped |= {labels[row.pk]: gettext_noop("it is draining") for row in rows if row not in changed}
     return result
+
+
+def living_nodes(using: str) -> ExecutorNodes:
+    """The nodes that operators can control."""
+    nodes = ExecutorNode.objects.using(using).exclude(state=NodeState.DEAD)
+    return nodes.filter(lease_expiration_time__gt=clock.now(using))
+
+
+def _named(names: Sequence[str | UUID], nodes: ExecutorNodes) -> ExecutorNodes:
+    ids = [name for name in names if isinstance(name, UUID)]
+    return nodes.filter(Q(name__in=[name for name in names if isinstance(name, str)]) | Q(pk__in=ids))

@@ -46,13 +46,13 @@ def _unlock(using: str, row: AbstractJob, now: datetime) -> str | None:
     if not isinstance(row, Job):
         type(row)._base_manager.using(using).filter(pk=row.pk).update(lock_owner=None, lock_expiration_time=None)
         return None
-    node = ExecutorNode.objects.using(using).filter(lock_owner=row.lock_owner).first()
+    node = ExecutorNode.objects.using(using).filter(lock_owner=row.lock_owner).told_apart().first()
     _refuse_living(row, node, now)
     if not recover_job(using, row, node.name if node else "without a node"):
         return CHANGED_MEANWHILE
     # Last, as nodes are locked after everything else. An earlier heartbeat has made all its locks valid again.
     if node is not None and not declare_one_dead(using, node):
-        raise JobLocked(_("node %(node)s has just come back") % {"node": node.name})
+        raise JobLocked(_("node %(node)s has just come back") % {"node": node.label})
     wake_on_commit(using)
     return None
 
@@ -74,4 +74,4 @@ def _refuse_living(row: Job, node: ExecutorNode | None, now: datetime) -> None:
             raise JobLocked(text % {"owner": row.lock_owner, "until": until})
     elif node.state != NodeState.DEAD and node.lease_expiration_time >= now:
         text = _("node %(node)s holds it and is alive: lease valid until %(until)s")
-        raise JobLocked(text % {"node": node.name, "until": node.lease_expiration_time})
+        raise JobLocked(text % {"node": node.label, "until": node.lease_expiration_time})

@@ -12,6 +12,7 @@ from django.db.models import Q
 from jobexec.conf import get_settings
 from jobexec.models import Job
 
+from ..nodes.names import names_of
 from .counts import COUNT_LIMIT
 
 
@@ -30,17 +31,18 @@ class JobInHand:
 def jobs_in_hand(using: str, limit: int, tenants: Collection[str] | None = None) -> list[JobInHand]:
     """The jobs that have been in hand longest, among the oldest by primary key: no index has the locks.
 
-    Two statements, of which none reads more than :data:`COUNT_LIMIT` rows.
+    Three statements, of which none reads more than :data:`COUNT_LIMIT` rows.
     """
     jobs = Job.objects.using(using)
     ours = Q() if tenants is None else Q(tenant_id__in=tenants)
     last = list(jobs.order_by("pk").values_list("pk", flat=True)[COUNT_LIMIT : COUNT_LIMIT + 1])
     held = jobs.filter(ours, lock_owner__isnull=False, **({"pk__lt": last[0]} if last else {}))
     columns = ("pk", "handler_type", "tenant_id", "lock_owner", "lock_expiration_time", "attempts")
-    found = held.order_by("lock_expiration_time", "pk").values_list(*columns)[:limit]
+    found = list(held.order_by("lock_expiration_time", "pk").values_list(*columns)[:limit])
+    names = names_of(using, (row[3] for row in found))
     lock_time = get_settings().engine(using).lock_time
     return [
-        # A lock expires LOCK_TIME after the acquisition; its owner is the name and the boot of a node.
-        JobInHand(id, handler, tenant, owner.rpartition(":")[0] or owner, until and until - lock_time, attempts + 1)
+        # A lock expires LOCK_TIME after the acquisition.
+        JobInHand(id, handler, tenant, names[owner], until and until - lock_time, attempts + 1)
         for id, handler, tenant, owner, until, attempts in found
     ]

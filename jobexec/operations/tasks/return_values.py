@@ -7,35 +7,27 @@ from typing import Any
 from jobexec.conf import get_settings
 from jobexec.exceptions import DoNotRetry, InvalidJob
 from jobexec.json_values import check_json, encode_json
-from jobexec.sensitive import hide
+from jobexec.sensitive import json_problem
 
 from ..sql.insert import json_text
 
 
-def encode_return_value(value: Any) -> str:
+def encode_return_value(value: Any, name: str = "return value") -> str:
     """Encode a return value as JSON. Raises DoNotRetry if that fails, or exceeds RESULT_MAX_SIZE bytes."""
     text = encode_json(value)
     if text is None:
         try:
-            check_json("return value", value)
+            check_json(name, value)
         except InvalidJob:
-            raise DoNotRetry(f"It has run, but its return value cannot be stored: {_problem(value)}") from None
+            raise not_stored(json_problem(name, value)) from None
         text = json_text(value)
     longest = get_settings().result_max_size
     if len(text.encode()) > longest:
-        raise DoNotRetry(
-            f"It has run, but its return value cannot be stored: {len(text.encode())} bytes of JSON,"
-            f" and RESULT_MAX_SIZE allows {longest}."
-        )
+        size = len(text.encode())
+        raise not_stored(f"{name}: {size} bytes of JSON, and RESULT_MAX_SIZE allows {longest}.")
     return text
 
 
-def _problem(value: Any) -> str:
-    """Why it is not JSON; the text quotes the value, without sensitive parts."""
-    try:
-        check_json("return value", hide(value))
-    except InvalidJob as error:
-        return str(error)
-    except RecursionError:
-        return "return value: it is nested too deeply."
-    return "return value: expected JSON, also below its sensitive names."
+def not_stored(why: str) -> DoNotRetry:
+    """What to raise for a handler that has run, and whose return value cannot be stored."""
+    return DoNotRetry(f"It has run, but its return value cannot be stored: {why}")

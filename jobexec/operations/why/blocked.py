@@ -8,7 +8,7 @@ from django.utils.translation import ngettext
 from jobexec.models import BlockedJob, BreakerState
 
 from ..reports.resources import ResourceStatus, holders, resource_status
-from .facts import MOST_IN_FRONT, Facts, Reason, iso, node_of
+from .facts import MOST_IN_FRONT, Facts, Reason, iso
 
 
 def reasons(facts: Facts) -> list[Reason]:
@@ -54,7 +54,7 @@ def _breaker(facts: Facts, status: ResourceStatus) -> list[Reason]:
 
 def _full(facts: Facts, status: ResourceStatus, limit: int) -> Reason:
     jobs = holders(facts.using, status.name)
-    nodes = sorted({node_of(job.lock_owner) for job in jobs if job.lock_owner})
+    nodes = sorted({facts.node_of(job.lock_owner) for job in jobs if job.lock_owner})
     shown = ", ".join(nodes) or _("jobs that no node has taken yet")
     text = ngettext(
         "The permit of its resource %(resource)s is held by %(holders)s.",

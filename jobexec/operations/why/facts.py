@@ -23,6 +23,7 @@ from jobexec.models import (
 )
 from jobexec.models.suspension import columns_of, value_of
 
+from ..nodes.names import name_in
 from ..rows.routing import job_of_instance
 from ..sql.serial_key import of_instances
 from ..values.humanize import both
@@ -49,11 +50,6 @@ def iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
-def node_of(lock_owner: str) -> str:
-    """The node's name in a lock owner (name:boot)."""
-    return lock_owner.rpartition(":")[0] or lock_owner
-
-
 class Facts:
     """The row of a job, and the related rows of other tables. ``now`` is the database's time."""
 
@@ -73,7 +69,11 @@ class Facts:
     @cached_property
     def nodes(self) -> list[ExecutorNode]:
         """All nodes, including dead nodes."""
-        return list(ExecutorNode.objects.using(self.using).order_by("name", "start_time")[:_MOST_NODES])
+        return list(ExecutorNode.objects.using(self.using).told_apart().order_by("name", "start_time")[:_MOST_NODES])
+
+    def node_of(self, lock_owner: str) -> str:
+        """The name of the node with this lock owner."""
+        return next((node.label for node in self.nodes if node.lock_owner == lock_owner), name_in(lock_owner))
 
     @cached_property
     def living(self) -> list[ExecutorNode]:

@@ -11,7 +11,7 @@ from django.utils.translation import ngettext
 from jobexec.conf import get_settings
 from jobexec.models import ExecutorNode, JobProgress, NodeState
 
-from .facts import Facts, Reason, iso, node_of
+from .facts import Facts, Reason, iso
 from .nodes import no_node
 from .suspended import covering
 
@@ -39,7 +39,7 @@ def _since(facts: Facts) -> datetime | None:
 def _of(facts: Facts, **more: Any) -> dict[str, Any]:
     job = facts.job
     details = {"lock_owner": job.lock_owner, "since": iso(_since(facts)), "locked_until": iso(job.lock_expiration_time)}
-    return {"node": node_of(job.lock_owner or ""), **details, **more}
+    return {"node": facts.node_of(job.lock_owner or ""), **details, **more}
 
 
 def _in_hand(facts: Facts, node: ExecutorNode) -> Reason:
@@ -54,7 +54,7 @@ def _in_hand(facts: Facts, node: ExecutorNode) -> Reason:
         progress=progress,
     )
     values = {
-        "node": node.name,
+        "node": node.label,
         "since": facts.said(since) if since else "?",
         "until": facts.said(node.lease_expiration_time),
         "busy": node.busy_threads,
@@ -86,19 +86,19 @@ def _progress(facts: Facts) -> dict[str, Any] | None:
 
 def _draining(node: ExecutorNode) -> list[Reason]:
     if node.state == NodeState.PAUSED and node.queued_jobs:
-        text = _("An operator has paused node %(node)s: it finishes the jobs that it holds.") % {"node": node.name}
-        return [Reason("node_paused", text, {"nodes": [node.name]})]
+        text = _("An operator has paused node %(node)s: it finishes the jobs that it holds.") % {"node": node.label}
+        return [Reason("node_paused", text, {"nodes": [node.label]})]
     if node.state != NodeState.DRAINING:
         return []
-    text = _("Node %(node)s is stopping: it finishes running jobs and gives back the others.") % {"node": node.name}
-    return [Reason("node_draining", text, {"nodes": [node.name]})]
+    text = _("Node %(node)s is stopping: it finishes running jobs and gives back the others.") % {"node": node.label}
+    return [Reason("node_draining", text, {"nodes": [node.label]})]
 
 
 def _dead(facts: Facts, node: ExecutorNode) -> Reason:
     text = _(
         "Node %(node)s holds it, but the node's lease ended on %(until)s: the node has died or cannot reach the "
         "database. A living node gives the job back at its next check for dead nodes."
-    ) % {"node": node.name, "until": facts.said(node.lease_expiration_time)}
+    ) % {"node": node.label, "until": facts.said(node.lease_expiration_time)}
     details = _of(facts, lease_until=iso(node.lease_expiration_time), last_heartbeat=iso(node.heartbeat_time))
     return Reason("node_dead", text, details)
 
@@ -131,5 +131,5 @@ def _stuck(node: ExecutorNode) -> list[Reason]:
         "%(count)d thread of node %(node)s is stuck in a job that is past its timeout.",
         "%(count)d threads of node %(node)s are stuck in jobs that are past their timeout.",
         node.stuck_threads,
-    ) % {"count": node.stuck_threads, "node": node.name}
-    return [Reason("threads_stuck", text, {"node": node.name, "stuck_threads": node.stuck_threads})]
+    ) % {"count": node.stuck_threads, "node": node.label}
+    return [Reason("threads_stuck", text, {"node": node.label, "stuck_threads": node.stuck_threads})]

@@ -25,12 +25,12 @@ def no_node(facts: Facts) -> list[Reason]:
     """Report that no node is alive."""
     if facts.living:
         return []
-    gone = [{"node": node.name, "lease_until": iso(node.lease_expiration_time)} for node in facts.nodes]
+    gone = [{"node": node.label, "lease_until": iso(node.lease_expiration_time)} for node in facts.nodes]
     if not gone:
         return [Reason("no_node", _("No executor node is alive: the table of nodes is empty."), {"nodes": gone})]
     last = max(facts.nodes, key=lambda node: node.lease_expiration_time)
     text = _("No executor node is alive. The last lease, of node %(node)s, ended on %(until)s.")
-    values = {"node": last.name, "until": facts.said(last.lease_expiration_time)}
+    values = {"node": last.label, "until": facts.said(last.lease_expiration_time)}
     return [Reason("no_node", text % values, {"nodes": gone})]
 
 
@@ -48,7 +48,7 @@ def _draining(facts: Facts) -> list[Reason]:
 def _category(facts: Facts) -> list[Reason]:
     if any(facts.serves(node) for node in facts.taking):
         return []
-    served = {node.name: sorted(map(str, node.categories)) for node in facts.taking}
+    served = {node.label: sorted(map(str, node.categories)) for node in facts.taking}
     text = _("No living node serves its category %(category)s; they serve %(served)s.") % {
         "category": facts.job.category,
         "served": "; ".join(f"{name}: {', '.join(categories)}" for name, categories in sorted(served.items())),
@@ -76,8 +76,8 @@ def _deployment(facts: Facts) -> list[Reason]:
 def _refusal(facts: Facts, node: ExecutorNode) -> dict[str, Any]:
     registration = facts.registrations.get(node.name)
     if registration is None:
-        return {"node": node.name, "refusal": "not registered", "since": None}
-    return {"node": node.name, "refusal": "unregistered", "since": iso(registration.changed_at)}
+        return {"node": node.label, "refusal": "not registered", "since": None}
+    return {"node": node.label, "refusal": "unregistered", "since": iso(registration.changed_at)}
 
 
 def _handler(facts: Facts) -> list[Reason]:
@@ -137,7 +137,12 @@ def busy(facts: Facts) -> list[Reason]:
     if not nodes or not all(node.queued_jobs and node.busy_threads >= node.threads for node in nodes):
         return []
     loads = [
-        {"node": node.name, "busy_threads": node.busy_threads, "threads": node.threads, "queued_jobs": node.queued_jobs}
+        {
+            "node": node.label,
+            "busy_threads": node.busy_threads,
+            "threads": node.threads,
+            "queued_jobs": node.queued_jobs,
+        }
         for node in nodes
     ]
     words = _("%(node)s (%(busy_threads)d of %(threads)d threads, %(queued_jobs)d jobs queued)")
@@ -146,4 +151,4 @@ def busy(facts: Facts) -> list[Reason]:
 
 
 def _names(nodes: list[ExecutorNode]) -> list[str]:
-    return sorted({node.name for node in nodes})
+    return sorted(node.label for node in nodes)

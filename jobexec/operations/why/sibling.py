@@ -7,7 +7,7 @@ from django.utils.translation import ngettext
 
 from jobexec.models import ExclusiveLock, ExternalWorkerJob
 
-from .facts import Facts, Reason, iso, node_of
+from .facts import Facts, Reason, iso
 
 
 def sibling(facts: Facts) -> list[Reason]:
@@ -21,7 +21,7 @@ def sibling(facts: Facts) -> list[Reason]:
     details = {
         "process_instance": lock.instance,
         "lock_owner": lock.lock_owner,
-        "node": node_of(lock.lock_owner),
+        "node": facts.node_of(lock.lock_owner),
         "since": iso(lock.lock_time),
         "job": str(sibling.pk) if sibling else None,
         "handler": sibling.handler_type if sibling else None,

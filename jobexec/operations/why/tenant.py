@@ -22,7 +22,7 @@ def reasons(facts: Facts) -> list[Reason]:
     found = _in_hand(facts, tenant)
     if any(count < limit for count in found):
         return []
-    nodes = [{"node": node.name, "in_hand": count} for node, count in zip(facts.takers, found, strict=True)]
+    nodes = [{"node": node.label, "in_hand": count} for node, count in zip(facts.takers, found, strict=True)]
     shown = ", ".join(f"{each['node']}: {each['in_hand']}" for each in nodes)
     values = {"tenant": tenant, "limit": limit, "nodes": shown}
     text = _(

@@ -98,6 +98,6 @@ def _in_front(facts: Facts) -> list[Reason]:
 
 
 def _soon(facts: Facts) -> Reason:
-    names = sorted({node.name for node in facts.takers})
+    names = sorted(node.label for node in facts.takers)
     text = _("Nothing blocks it: a node that serves it (%(nodes)s) acquires it at its next poll.")
     return Reason("soon", text % {"nodes": ", ".join(names)}, {"nodes": names})

@@ -12,6 +12,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from jobexec.conf import get_settings
 from jobexec.exceptions import DoNotRetry, InvalidJob
 from jobexec.json_values import check_json, shown
+from jobexec.sensitive import json_problem
 
 from ..engine.rows import Token
 from ..engine.tokens import Changes, Tokens
@@ -20,10 +21,10 @@ from ..engine.tokens import Changes, Tokens
 _LONGEST_NAME = 255
 
 
-def checked(value: Any) -> Any:
-    """A result that can be stored. Raises DoNotRetry if it cannot: another run would only repeat its effects."""
+def checked(value: Any, handler: str) -> Any:
+    """A handler's result that can be stored. Raises DoNotRetry if not: another run would only repeat its effects."""
     try:
-        check_variables({"result": value})
+        check_variables({f"result of {handler}": value})
     except InvalidJob as error:
         raise not_kept(error) from None
     return value
@@ -42,7 +43,10 @@ def check_variables(variables: Mapping[str, Any]) -> None:
             raise InvalidJob(
                 f"The name of a variable is a string of 1 to {_LONGEST_NAME} characters, not {shown(name)}."
             )
-        check_json(name, value)
+        try:
+            check_json(name, value)
+        except InvalidJob:
+            raise InvalidJob(json_problem(name, value)) from None
         size = _size(value)
         if size > most:
             raise InvalidJob(f"{name}: expected at most {most:,} bytes of JSON, got {size:,} (MAX_VALUE_SIZE).")

@@ -79,7 +79,7 @@ class StepFunction:
                 return None
             raise
         outcome = result if isinstance(result, _Outcome) else _Outcome(result, {})
-        done = JobDone(token.id, context.id, results.checked(outcome.result), outcome.changed)
+        done = JobDone(token.id, context.id, results.checked(outcome.result, self.function.name), outcome.changed)
         if context.shares_end and token.definition and _works_in_jobs(context.using, token.definition):
             traceparent = tracing.current() if tracing.AVAILABLE else ""
             context.shared_end = SharedEnd(proceed_together, End(token.root, done, traceparent))
@@ -135,7 +135,7 @@ class ItemFunction(StepFunction):
         token = _looked_up(context, batch) if batch is not None else None
         if token is None:
             return None
-        result = results.checked(self.function.execute(context, arguments))
+        result = results.checked(self.function.execute(context, arguments), self.function.name)
         keep_item(context.using, token.root, token.id, context.id, result)
         return None
 

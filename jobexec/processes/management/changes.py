@@ -11,9 +11,10 @@ from uuid import UUID
 from django.core.management.base import CommandError
 
 from jobexec.identifiers import as_id
+from jobexec.management.jobs.arguments.named import beginning, row, row_id
 from jobexec.management.jobs.arguments.values import json_object, moment
 from jobexec.processes.engine.inputs import Change, Command
-from jobexec.processes.models import ProcessInstance
+from jobexec.processes.models import ProcessDefinition, ProcessInstance
 from jobexec.processes.operations.instances import cancel, set_retries
 from jobexec.processes.operations.many import cancel_all
 from jobexec.processes.operations.modify import command, modify_instance, restart
@@ -21,11 +22,13 @@ from jobexec.processes.operations.suspend import Target, activate, suspend
 
 Options = dict[str, Any]
 
+ITS_ID = "the id of the instance, or its first digits"
+
 
 def add_arguments(actions: Any) -> None:
     """Add the actions to the command."""
     cancelled = actions.add_parser("cancel", help="cancel an instance; or all of a process, as a batch of jobs")
-    cancelled.add_argument("instance", nargs="?", help="the id of the instance")
+    cancelled.add_argument("instance", nargs="?", type=row, help=ITS_ID)
     cancelled.add_argument("--process", metavar="KEY", help="instead of an id: all running instances of this process")
     cancelled.add_argument(
         "--definition",
@@ -40,7 +43,9 @@ def add_arguments(actions: Any) -> None:
         ("activate", "activate an instance or a process that is suspended"),
     ):
         held = actions.add_parser(name, help=told)
-        held.add_argument("target", metavar="INSTANCE|KEY", help="the id of an instance, or the key of a process")
+        held.add_argument(
+            "target", metavar="INSTANCE|KEY", help="an instance's id or its first digits, or a process's key"
+        )
         held.add_argument("--version", type=int, help="only this version of the process")
         held.add_argument("--tenant", help="only the process of this tenant; '' for the one without a tenant")
         held.add_argument("--at", type=moment, help="when it takes effect; default: now")
@@ -48,7 +53,7 @@ def add_arguments(actions: Any) -> None:
             held.add_argument("--until", type=moment, help="when the suspension ends; default: no end")
             held.add_argument("--without-instances", action="store_true", help="do not suspend running instances")
     modified = actions.add_parser("modify", help="modify a running instance; the order of the options matters")
-    modified.add_argument("instance", help="the id of the instance")
+    modified.add_argument("instance", type=row, help=ITS_ID)
     modified.set_defaults(commands=[])
     _add_commands(modified, {"--cancel": Change.CANCEL, "--before": Change.BEFORE, "--after": Change.AFTER})
     modified.add_argument(
@@ -56,7 +61,7 @@ def add_arguments(actions: Any) -> None:
     )
     modified.add_argument("--reason", default="")
     again = actions.add_parser("restart", help="restart an instance that has ended")
-    again.add_argument("instance", help="the id of the instance that has ended")
+    again.add_argument("instance", type=row, help="the id of the instance that has ended, or its first digits")
     again.set_defaults(commands=[])
     _add_commands(again, {"--before": Change.BEFORE, "--after": Change.AFTER})
     again.add_argument(
@@ -66,7 +71,7 @@ def add_arguments(actions: Any) -> None:
         help="a JSON object: variables in addition to those that it ended with",
     )
     retried = actions.add_parser("retry", help="requeue the dead letters of an instance")
-    retried.add_argument("instance", help="the id of the instance")
+    retried.add_argument("instance", type=row, help=ITS_ID)
     retried.add_argument("--element", help="only those of this element")
     retried.add_argument("--retries", type=int, default=1)
 
@@ -103,7 +108,7 @@ def _cancel(using: str, options: Options) -> str:
     if (options["instance"] is None) == (not wanted):
         raise CommandError("Expected the id of an instance, or options that select instances.", returncode=2)
     if options["instance"] is not None:
-        cancel(id_in(options["instance"]), options["reason"], using=using)
+        cancel(instance_in(options, using), options["reason"], using=using)
         return "Cancelled."
     batch = cancel_all(ProcessInstance.objects.using(using).filter(**wanted), options["reason"])
     return f"The batch {batch.id} cancels them, with {batch.progress().total} jobs."
@@ -111,7 +116,7 @@ def _cancel(using: str, options: Options) -> str:
 
 def _suspend(using: str, options: Options) -> str:
     moved = suspend(
-        _target(options["target"]),
+        _target(options["target"], using),
         version=options["version"],
         tenant_id=options["tenant"],
         at=options["at"],
@@ -124,7 +129,7 @@ def _suspend(using: str, options: Options) -> str:
 
 def _activate(using: str, options: Options) -> str:
     scope: dict[str, Any] = {"version": options["version"], "tenant_id": options["tenant"]}
-    moved = activate(_target(options["target"]), at=options["at"], using=using, **scope)
+    moved = activate(_target(options["target"], using), at=options["at"], using=using, **scope)
     return f"Activated; {moved} jobs may run again."
 
 
@@ -133,14 +138,14 @@ def _modify(using: str, options: Options) -> str:
         command(change, element, None if change is Change.CANCEL else options["variables"])
         for change, element in options["commands"]
     ]
-    modify_instance(id_in(options["instance"]), commands, options["reason"], using=using)
+    modify_instance(instance_in(options, using), commands, options["reason"], using=using)
     return "Modified."
 
 
 def _restart(using: str, options: Options) -> str:
     chosen = {kind: [each for change, each in options["commands"] if change is kind] for kind in Change}
     row = restart(
-        id_in(options["instance"]),
+        instance_in(options, using),
         before=chosen[Change.BEFORE],
         after=chosen[Change.AFTER],
         variables=options["variables"],
@@ -150,7 +155,7 @@ def _restart(using: str, options: Options) -> str:
 
 
 def _retry(using: str, options: Options) -> str:
-    count = set_retries(id_in(options["instance"]), options["retries"], element=options["element"], using=using)
+    count = set_retries(instance_in(options, using), options["retries"], element=options["element"], using=using)
     return f"{count} dead letters were requeued."
 
 
@@ -164,13 +169,15 @@ CHANGES: dict[str, Callable[[str, Options], str]] = {
 }
 
 
-def id_in(text: str) -> UUID:
-    """Parse an id from an argument. Raises CommandError."""
-    id = as_id(text)
-    if id is None:
-        raise CommandError(f"Expected the id of an instance, got {text!r}.", returncode=2)
-    return id
+def instance_in(options: Options, using: str) -> UUID:
+    """The id of the instance that is meant. Raises CommandError for the beginning of no or several ids."""
+    return row_id(options["instance"], ProcessInstance, using)
 
 
-def _target(text: str) -> Target:
-    return as_id(text) or text
+def _target(text: str, using: str) -> Target:
+    id, start = as_id(text), beginning(text)
+    if id is not None:
+        return id
+    if start is None or ProcessDefinition.objects.using(using).filter(key=text).exists():
+        return text
+    return row_id(start, ProcessInstance, using)

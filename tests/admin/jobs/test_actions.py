@@ -347,6 +347,20 @@ def test_nodes_are_paused_resumed_and_drained(admin):
     assert [entry.verb for entry in audit_log()] == ["pause_nodes", "resume_nodes", "drain_nodes"]
 
 
+RUNNING = "/admin/jobexec/executornode/running/"
+
+
+def test_of_two_nodes_of_one_name_the_selected_one_is_paused(admin):
+    twins = [data.node(pid=pid, hostname="berlin") for pid in (101, 102)]
+    response = admin.act(ExecutorNode, "pause", twins[1:])
+    assert admin.told(response) == [("success", "1 node will follow at its next heartbeat.")]
+    assert set(ExecutorNode.objects.values_list("pid", "requested_state")) == {(101, "active"), (102, "paused")}
+    name = twins[0].name
+    for url in (list_url(ExecutorNode), page_url(twins[0]), RUNNING):
+        assert f"{name} (101 on berlin)" in admin.get(url).content.decode()
+    assert f"{name} (102 on berlin)" in admin.act(ExecutorNode, "drain", twins[1:], answered=False).content.decode()
+
+
 def test_stuck_threads_are_shown(admin):
     data.node(stuck_threads=2)
     assert "2 threads are stuck" in admin.get(list_url(ExecutorNode)).content.decode()

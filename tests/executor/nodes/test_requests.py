@@ -130,3 +130,61 @@ def test_a_node_reports_what_it_runs(alias, node, handle, monkeypatch):
     until(lambda: not Job.objects.using(alias).exists())
     node.renew()
     assert ExecutorNode.objects.using(alias).get().running == []
+
+
+@pytest.mark.databases("postgresql", "mariadb")
+class TestTwoNodesOfOneName:
+    @pytest.fixture
+    def twins(self, alias):
+        rows = [make_node(alias, "twin"), make_node(alias, "twin")]
+        for pid, row in enumerate(rows, 101):
+            ExecutorNode.objects.using(alias).filter(pk=row.pk).update(pid=pid, hostname="berlin")
+        return rows
+
+    def test_are_listed_with_their_processes(self, alias, twins):
+        make_node(alias, "other")
+        text = jobs("nodes", alias=alias)[1]
+        assert "twin (101 on berlin)" in text
+        assert "twin (102 on berlin)" in text
+        assert "other (" not in text
+        assert str(twins[0].pk) in text
+        found = objects("nodes", alias=alias)[1]
+        assert [each["label"] for each in found] == ["other", "twin (101 on berlin)", "twin (102 on berlin)"]
+
+    def test_are_named_where_they_hold_a_job(self, alias, twins, monkeypatch):
+        job = make_job(alias)
+        held = {"lock_owner": twins[1].lock_owner, "lock_expiration_time": clock.now(alias) + timedelta(hours=1)}
+        Job.objects.using(alias).update(**held)
+        monkeypatch.setenv("COLUMNS", "300")
+        for action in ("list", "stats"):
+            assert jobs(action, alias=alias, terminal=True)[1].count("twin (102 on berlin)"), action
+        assert "twin (102 on berlin)" in jobs("why", job.pk, alias=alias)[1]
+
+    def test_are_distinguished_by_verbs(self, alias, twins):
+        code, text = jobs("nodes", "pause", "twin", alias=alias)
+        assert code == Exit.USAGE
+        first, *candidates = text.splitlines()
+        assert first == "Several living nodes have the name twin; enter the id of one of them, or its first digits:"
+        assert candidates == [f"  {row.pk}  twin ({pid} on berlin)" for pid, row in enumerate(twins, 101)]
+        assert {state[2] for state in states(alias)} == {"active"}
+        assert jobs("nodes", "pause", twins[1].pk, alias=alias)[0] == 0
+        rows = dict(ExecutorNode.objects.using(alias).values_list("pk", "requested_state"))
+        assert rows == {twins[0].pk: "active", twins[1].pk: "paused"}
+
+    def test_are_named_by_the_beginning_of_an_id(self, alias, twins):
+        ExecutorNode.objects.using(alias).filter(pk=twins[0].pk).update(id="00c0ffee-0000-7000-8000-000000000001")
+        ExecutorNode.objects.using(alias).filter(pk=twins[1].pk).update(id="00c0ffef-0000-7000-8000-000000000001")
+        code, text = jobs("nodes", "drain", "00c0ff", alias=alias)
+        assert code == Exit.USAGE
+        assert text.startswith("Several ids begin with 00c0ff; enter more digits:\n  00c0ffee-")
+        assert jobs("nodes", "drain", "00c0ffee", alias=alias)[0] == 0
+        rows = ExecutorNode.objects.using(alias).order_by("pk").values_list("requested_state", flat=True)
+        assert list(rows) == ["draining", "active"]
+        assert (
+            jobs("nodes", "pause", "00c0ffee", alias=alias)[1].splitlines()[2]
+            == "  twin (101 on berlin)  it is draining"
+        )
+
+    def test_a_program_means_all_nodes_of_a_name(self, alias, twins):
+        changed = operations.pause_nodes(["twin"], using=alias).changed
+        assert changed == ["twin (101 on berlin)", "twin (102 on berlin)"]

@@ -91,6 +91,21 @@ def test_an_encoder_that_fails_is_the_end_of_it(alias, keep):
     assert table_of(alias, _Id(pk)) is DeadLetterJob
 
 
+@pytest.mark.parametrize(
+    ("value", "problem"), [({"a": [{1}]}, "['a'][0]: expected JSON, got {1} (Object of type set"), (1, " (TypeError)")]
+)
+def test_an_encoder_of_ones_own_that_fails_does_not_hide_what_the_value_is(alias, keep, value, problem):
+    def encode(value):
+        raise TypeError("no")
+
+    keep(lambda: value).encode_result = encode
+    a_task(alias)
+    run_one(alias)
+    message = DeadLetterJob.objects.using(alias).get().exception_message
+    assert message.startswith("DoNotRetry: It has run, but its return value cannot be stored: return value of tests.")
+    assert problem in message
+
+
 class _Id:
     def __init__(self, id):
         self.id = id

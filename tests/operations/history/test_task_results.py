@@ -368,9 +368,30 @@ def test_return_values_are_json_of_a_bounded_size(configure):
         with pytest.raises(DoNotRetry, match="cannot be stored"):
             encode_return_value(value)
     for value in ({"password": "hunter2", "rate": float("nan")}, {"password": {"hunter2"}}):
-        with pytest.raises(DoNotRetry, match="cannot be stored: return value: expected JSON") as raised:
+        with pytest.raises(DoNotRetry, match=r"cannot be stored: return value(\['rate'\])?: expected JSON") as raised:
             encode_return_value(value)
         assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({1, 2}, ": expected JSON, got {1, 2} (Object of type set"),
+        (
+            {"order": {"lines": [1, {"price": 1j}]}},
+            "['order']['lines'][1]['price']: expected JSON, got 1j (Object of type",
+        ),
+        ({"a": 1, 2: (0, b"x")}, "[2][1]: expected JSON, got b'x' (Object of type bytes"),
+        ({"a": {("b", "c"): 1}}, "['a']: expected JSON, got {('b', 'c'): 1} (keys must be str"),
+        ([0.5, float("inf")], "[1]: expected JSON, got inf (Out of range"),
+        ({"jobs": [Job()]}, "['jobs'][0]: expected JSON, got the model instance"),
+    ],
+)
+def test_the_error_names_the_handler_and_the_place_in_its_return_value(handle, value, problem):
+    handler = handle(lambda: value, name="shop.report", keep_result=True)
+    with pytest.raises(DoNotRetry) as raised:
+        handler.encode_result(value)
+    assert f"cannot be stored: return value of shop.report{problem}" in str(raised.value)
 
 
 # -- how long they are kept ------------------------------------------------------------------------------------------

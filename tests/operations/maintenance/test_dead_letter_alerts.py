@@ -11,6 +11,7 @@ import pytest
 from django.db import transaction
 
 from jobexec import jobs
+from jobexec.conf.alerts import FORMATS
 from jobexec.exceptions import AlertFailed, DoNotRetry
 from jobexec.models import AlertedGroup, DeadLetterJob, FailureGroup, Incident, Job
 from jobexec.operations import fail_jobs, move_to_dead_letter, requeue, send_test_alert
@@ -348,6 +349,24 @@ def test_a_webhook_is_signed_and_says_the_same_id_each_time(hook, frozen):
         assert (told["type"], told["target"], told["database"]) == ("jobexec.dead_letters", "hook", "default")
         assert (told["groups"][0]["dead_letters"], told["other_groups"]) == (3, 0)
         assert told["text"].startswith("3 new dead letters: shop.jobs.pay\n")
+
+
+def test_slack_gets_its_text_and_nothing_else(hook, configure):
+    configure(DEAD_LETTER_ALERTS={"chat": {"url": hook.url, "format": "slack"}}, SITE_URL="https://shop.example")
+    message = "ValueError: <!channel> & <https://evil.example|here>"
+    alert_delivery.deliver("default", "job-1", "chat", [{**GROUP, "message": message}], 1)
+    ((_, body),) = hook.heard
+    told = json.loads(body)
+    assert set(told) == {"text"}
+    first, *rest = told["text"].splitlines()
+    assert first == "3 new dead letters: shop.jobs.pay, …"
+    assert "ValueError: &lt;!channel&gt; &amp; &lt;https://evil.example|here&gt;" in rest
+    assert f"https://shop.example/admin/jobexec/deadletterjob/?fingerprint={GROUP['fingerprint']}" in rest
+    assert "1 more group of failures." in rest
+
+
+def test_every_format_has_a_body():
+    assert set(alert_delivery._BODIES) == set(FORMATS)
 
 
 @pytest.mark.parametrize(

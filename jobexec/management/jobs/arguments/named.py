@@ -1,4 +1,4 @@
-"""Rows on the command line: named by an id or its beginning; jobs also by the key that external workers know."""
+"""Rows on the command line: named by an id or its beginning, jobs also by their key, and nodes by their name."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from jobexec.exceptions import JobNotFound
 from jobexec.identifiers import as_id
 from jobexec.operations.external import find_external_job
+from jobexec.operations.manage.nodes import living_nodes
 from jobexec.operations.query.values import as_key
 from jobexec.operations.targets.lookup import beginning_with, jobs_beginning_with
 
@@ -74,14 +75,14 @@ def id_of(named: Named, using: str) -> UUID:
                 raise usage(
                     _("No job has the key %(key)s: the job is done or deleted, or never existed.") % {"key": named}
                 ) from None
-            return _only(start, found)
+            return _only(found, _several(start))
     found = jobs_beginning_with(named.digits, using, LISTED + 1)
     if not found:
         raise usage(
             _("No job has an id that begins with %(text)s: it is done or deleted, or never existed.")
             % {"text": named.text}
         )
-    return _only(named, found)
+    return _only(found, _several(named))
 
 
 def row_id(named: UUID | Beginning, model: type[Model], using: str) -> UUID:
@@ -92,13 +93,33 @@ def row_id(named: UUID | Beginning, model: type[Model], using: str) -> UUID:
     found = {id: str(model._meta.verbose_name) for id in rows.order_by("pk").values_list("pk", flat=True)[: LISTED + 1]}
     if not found:
         raise usage(_("Nothing here has an id that begins with %(text)s.") % {"text": named.text})
-    return _only(named, found)
+    return _only(found, _several(named))
 
 
-def _only(named: Beginning, found: dict[UUID, str]) -> UUID:
+def node(text: str, using: str) -> UUID | str:
+    """The id of the living node with this name, id or beginning of an id; a text that is none of them as it is.
+
+    Raises CommandError for a name that several living nodes have, and a beginning of several ids.
+    """
+    living, id, start = living_nodes(using).told_apart().order_by("pk"), as_id(text), beginning(text)
+    found = {row.pk: row.label for row in living.filter(name=text)[: LISTED + 1]}
+    if found:
+        said = _("Several living nodes have the name %(name)s; enter the id of one of them, or its first digits:")
+        return _only(found, said % {"name": text})
+    if id is None and start is not None:
+        found = {row.pk: row.label for row in beginning_with(living, start.digits)[: LISTED + 1]}
+        return _only(found, _several(start)) if found else text
+    return id or text
+
+
+def _several(named: Beginning) -> str:
+    return _("Several ids begin with %(text)s; enter more digits:") % {"text": named.text}
+
+
+def _only(found: dict[UUID, str], otherwise: str) -> UUID:
+    """The only id. Raises CommandError with all of them if there are several."""
     if len(found) == 1:
         return next(iter(found))
     lines = [f"  {id}  {what}" for id, what in list(found.items())[:LISTED]]
     more = ["  …"] if len(found) > LISTED else []
-    text = _("Several ids begin with %(text)s; enter more digits:") % {"text": named.text}
-    raise usage("\n".join([text, *lines, *more]))
+    raise usage("\n".join([otherwise, *lines, *more]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.utils.translation import gettext as _
 
@@ -19,9 +20,10 @@ from jobexec.models import (
     SuspendedJob,
     TimerJob,
 )
+from jobexec.operations.nodes.names import names_of
 from jobexec.operations.values.humanize import NONE, distance, duration
 from jobexec.operations.values.messages import shown_message
-from jobexec.operations.why.facts import HEAVY, node_of
+from jobexec.operations.why.facts import HEAVY
 from jobexec.redaction import load_calls
 
 from .screen import Screen
@@ -49,7 +51,7 @@ def columns() -> list[Column]:
     ]
 
 
-def cells(job: AbstractJob, call: str, now: datetime, style: Any) -> list[Cell | str]:
+def cells(job: AbstractJob, call: str, holder: str, now: datetime, style: Any) -> list[Cell | str]:
     word, paint = standing(job, style)
     return [
         str(job.pk),
@@ -62,21 +64,24 @@ def cells(job: AbstractJob, call: str, now: datetime, style: Any) -> list[Cell |
         job.category,
         str(job.priority),
         job.process_instance_id or NONE,
-        _holder(job),
+        holder,
         job.exception_message or NONE,
     ]
 
 
-def _holder(job: AbstractJob) -> str:
-    """The node or worker that holds the job."""
-    if not job.lock_owner or not job.locked:
-        return NONE
-    return job.lock_owner if isinstance(job, ExternalWorkerJob) else node_of(job.lock_owner)
+def _holders(jobs: Sequence[AbstractJob], using: str) -> dict[UUID, str]:
+    """The nodes and workers that hold jobs."""
+    held = {job.pk: job.lock_owner for job in jobs if job.lock_owner and job.locked}
+    workers = {job.pk for job in jobs if isinstance(job, ExternalWorkerJob)}
+    nodes = names_of(using, (owner for pk, owner in held.items() if pk not in workers))
+    return {pk: owner if pk in workers else nodes[owner] for pk, owner in held.items()}
 
 
 def show_rows(screen: Screen, jobs: Sequence[AbstractJob], now: datetime, indent: int = 0) -> None:
-    calls = load_calls(jobs, screen.using)
-    rows = [cells(job, calls.get(job.pk, job.handler_type), now, screen.style) for job in jobs]
+    calls, holders = load_calls(jobs, screen.using), _holders(jobs, screen.using)
+    rows = [
+        cells(job, calls.get(job.pk, job.handler_type), holders.get(job.pk, NONE), now, screen.style) for job in jobs
+    ]
     screen.table(columns(), rows, indent)
 
 

@@ -144,6 +144,7 @@ def nodes(seen: Overview, screen: Screen) -> Part | None:
         Column(_("stuck"), right=True),
         Column(_("heartbeat"), right=True, extra=2),
         Column(_("lease"), right=True, extra=1),
+        Column(_("id"), least=14, extra=3),
     ]
     rows = [_node(node, screen) for node in seen.nodes or []]
     return _part(screen, _("Nodes"), columns, rows)
@@ -153,13 +154,14 @@ def _node(node: NodeStatus, screen: Screen) -> list[Cell | str]:
     good = screen.style.SUCCESS if node.lease_good else screen.style.ERROR
     lease = node.lease_left.total_seconds()
     return [
-        node.name,
+        node.label,
         Cell(str(node.state.label), good),
         f"{node.busy_threads}/{node.threads}",
         f"{node.queued_jobs}/{node.queue_size}",
         Cell(str(node.stuck_threads), screen.style.ERROR if node.stuck_threads else str),
         duration(node.heartbeat_age.total_seconds()),
         Cell(duration(lease), good),
+        str(node.id),
     ]
 
 
@@ -194,8 +196,12 @@ def _handlers(seen: Overview, screen: Screen) -> Part | None:
 
 
 def _timers(seen: Overview, screen: Screen) -> Part | None:
-    columns = [Column(_("due"), right=True), Column(_("handler"), least=12, keep_end=True), Column(_("job"), extra=1)]
-    rows = [[distance(each.due_date, seen.now), each.handler_type, str(each.id)] for each in seen.timers or []]
+    columns = [Column(_("due"), right=True), Column(_("handler"), least=12, keep_end=True)]
+    columns += [Column(_("jobs"), right=True), Column(_("job"), extra=1)]
+    rows = [
+        [distance(each.due_date, seen.now), each.handler_type, str(each.count), str(each.id)]
+        for each in seen.timers or []
+    ]
     return _part(screen, _("Next timers"), columns, rows)
 
 

@@ -14,6 +14,7 @@ from django.db.models import Count
 
 from jobexec import clock
 from jobexec.exceptions import JobExecError
+from jobexec.management.jobs.arguments.named import row
 from jobexec.management.jobs.arguments.values import json_object
 from jobexec.management.jobs.output.outcome import operator
 from jobexec.operations import clean_up_history
@@ -53,7 +54,7 @@ class Command(BaseCommand):
         )
         started.add_argument("--tenant", default="")
         shown = actions.add_parser("show", help="show the active elements of an instance, its variables and jobs")
-        shown.add_argument("instance", help="the id of the instance")
+        shown.add_argument("instance", type=row, help=changes.ITS_ID)
         changes.add_arguments(actions)
         actions.add_parser("cleanup", help="delete the expired history of processes and jobs")
         actions.add_parser("check", help="look for inconsistent rows; exits with 1 if there are any")
@@ -76,8 +77,8 @@ class Command(BaseCommand):
             if not file.is_file():
                 raise CommandError(f"{file}: there is no such file.", returncode=2)
         made = deploy(*files, tenant_id=options["tenant"], source="manage.py processes deploy", using=using)
-        for row in made:
-            self.stdout.write(f"{row.key}: version {row.version}")
+        for each in made:
+            self.stdout.write(f"{each.key}: version {each.version}")
         if not made:
             self.stdout.write("Nothing has changed." if files else "There are no files to deploy.")
 
@@ -99,23 +100,23 @@ class Command(BaseCommand):
             self.stdout.write(f"{each['key']}{tenant}: {what}, {each['running']} running")
 
     def _start(self, using: str, options: dict[str, Any]) -> None:
-        row = start(
+        started = start(
             options["key"],
             business_key=options["business_key"],
             variables=options["variables"],
             tenant_id=options["tenant"],
             using=using,
         )
-        self.stdout.write(f"{row.pk} {row.state}")
+        self.stdout.write(f"{started.pk} {started.state}")
 
     def _show(self, using: str, options: dict[str, Any]) -> None:
-        view = view_of(using, changes.id_in(options["instance"]))
-        row = view.instance
+        view = view_of(using, changes.instance_in(options, using))
+        shown = view.instance
         self.stdout.write(
-            f"{row.definition_key} {row.business_key} {row.state}, started {row.start_time:%Y-%m-%d %H:%M:%S}"
+            f"{shown.definition_key} {shown.business_key} {shown.state}, started {shown.start_time:%Y-%m-%d %H:%M:%S}"
         )
-        if row.delete_reason:
-            self.stdout.write(f"  reason: {row.delete_reason}")
+        if shown.delete_reason:
+            self.stdout.write(f"  reason: {shown.delete_reason}")
         for execution in view.executions:
             self.stdout.write(f"  at {execution.element_id}: {execution.state}")
         for task in view.tasks:
@@ -128,7 +129,7 @@ class Command(BaseCommand):
             where = f" (at {element})" if element else ""
             value = HIDDEN if is_sensitive(name) else hide(value)
             self.stdout.write(f"  {name}{where} = {json.dumps(value, cls=DjangoJSONEncoder)[:200]}")
-        process = definitions.process(using, row.definition_id) if view.definition is not None else None
+        process = definitions.process(using, shown.definition_id) if view.definition is not None else None
         for reason in shortened(why(view, process, clock.now(using))):
             self.stdout.write(f"  {reason.text}")
 
