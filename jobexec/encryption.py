@@ -155,6 +155,25 @@ def _outline(callback: Any) -> Any:
     return {code: _outline(each) for code, each in callback.items()}
 
 
+# Payloads of messages: bound to the number of the message.
+
+
+def stored_payload(payload: Any, number: int) -> Any:
+    """A payload for storage: in an envelope if ENCRYPTION_KEYS has a key, otherwise as it is.
+
+    One that looks like an envelope is marked as none. Raises :class:`~jobexec.exceptions.InvalidJob` without a usable
+    key.
+    """
+    if payload is not None and get_settings().encryption_keys:
+        return {FIELD: encrypt(_dump(payload), "message", str(number))}
+    return payload if envelope_of(payload) is None else {FIELD: {"version": 0, "value": payload}}
+
+
+def unseal_payload(value: Any, number: int) -> Any:
+    """A payload as it was published. Raises as :func:`unseal`."""
+    return _unseal_value(value, "message", str(number))
+
+
 # Results: bound to the job.
 
 
@@ -173,17 +192,19 @@ def stored_result(text: str, id: UUID, *, secret: bool) -> str:
 
 def unseal_result(value: Any, id: UUID) -> Any:
     """A return value as the function returned it. Raises as :func:`unseal`."""
-    envelope = envelope_of(value)
-    if envelope is None:
-        return value
-    if envelope["version"] == 0:
-        return envelope.get("value")
-    return json.loads(decrypt(envelope, "result", id.hex))
+    return _unseal_value(value, "result", id.hex)
 
 
 def renewed_result(value: Any, id: UUID) -> Any:
     """The same return value, encrypted with the newest key."""
     return {FIELD: encrypt(_dump(unseal_result(value, id)), "result", id.hex)}
+
+
+def _unseal_value(value: Any, *bound_to: str) -> Any:
+    envelope = envelope_of(value)
+    if envelope is None:
+        return value
+    return envelope.get("value") if envelope["version"] == 0 else json.loads(decrypt(envelope, *bound_to))
 
 
 # Envelopes.

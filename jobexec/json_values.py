@@ -15,6 +15,8 @@ from .exceptions import InvalidJob
 
 #: How deep JSON may be nested. Its readers (masking, pages, other languages) recurse as deep.
 MAX_DEPTH = 200
+#: How long JSON may be that an operator enters.
+MAX_LENGTH = 1_000_000
 
 _BRACKETS = b"[]{}"
 _NO_BRACKETS = bytes(set(range(256)) - set(_BRACKETS))
@@ -66,6 +68,26 @@ def is_too_deep(text: str) -> bool:
         elif token[0] in "]}":
             depth -= 1
     return False
+
+
+class TooMuchJSON(ValueError):
+    """JSON beyond the limits of :func:`read_json`."""
+
+    def __init__(self) -> None:
+        super().__init__(f"expected JSON of at most {MAX_LENGTH:,} characters, nested at most {MAX_DEPTH} deep")
+
+
+def read_json(text: str) -> Any:
+    """The value that an operator enters as JSON. Raises ValueError if it is none, and TooMuchJSON."""
+    if len(text) > MAX_LENGTH:
+        raise TooMuchJSON
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise TooMuchJSON from None
+    if is_too_deep(text):
+        raise TooMuchJSON
+    return value
 
 
 def check_json(name: str, value: Any) -> None:

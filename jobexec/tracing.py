@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 trace: Any
 attach: Any
+detach: Any
 try:
     from opentelemetry import trace
-    from opentelemetry.context import attach
+    from opentelemetry.context import attach, detach
 except ImportError:
     trace = None
 
@@ -75,6 +76,18 @@ def _parent(traceparent: str) -> Any:
     ids, flags = [int(text, 16) for text in found.groups()[:2]], trace.TraceFlags(int(found[3], 16))
     span = trace.NonRecordingSpan(trace.SpanContext(*ids, is_remote=True, trace_flags=flags))
     return trace.set_span_in_context(span)
+
+
+@contextmanager
+def within(traceparent: str) -> Iterator[None]:
+    """Let the jobs that are created meanwhile belong to this trace; '' changes nothing."""
+    parent = _parent(traceparent) if AVAILABLE else None
+    token = attach(parent) if parent is not None else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            detach(token)
 
 
 def enter(span: Any) -> None:

@@ -150,9 +150,9 @@ class JobContext:
     def shares_end(self) -> bool:
         """Whether the handler may set :attr:`shared_end`.
 
-        Not for an atomic job, not where jobs run one by one, and not if jobs that are created by it belong to a trace.
+        Not for an atomic job, and not where jobs run one by one.
         """
-        return not self.work.atomic and self.work.traceparent is None and getattr(self.host, "shares_ends", False)
+        return not self.work.atomic and getattr(self.host, "shares_ends", False)
 
     @property
     def shutting_down(self) -> bool:

@@ -2,6 +2,10 @@
 
 import pytest
 from django.db import connections
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from jobexec import clock
 from jobexec.conf import get_settings
@@ -14,6 +18,15 @@ from tests.support.factories import acquire, make_job
 from tests.support.waiting import TIMEOUT, threads, until
 
 QUICK = {"GRACE_PERIOD": 10, "THREADS": 4, "QUEUE_SIZE": 20, "SETTLE_WITHIN": 0.005, "NODE_NAME": "here"}
+
+
+@pytest.fixture
+def spans(monkeypatch):
+    """What was exported; a provider is set up as a project would."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    yield exporter.get_finished_spans
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from django.db import InterfaceError, transaction
+from opentelemetry import trace
 
 from jobexec import current_job, job
 from jobexec.exceptions import DoNotRetry
@@ -17,7 +18,7 @@ from jobexec.processes.flows.builder import Flow
 from jobexec.processes.flows.canvas import chain, parallel
 from jobexec.processes.flows.compiling import compiled
 from jobexec.processes.handlers import stepping
-from jobexec.processes.handlers.stepping import proceed_together
+from jobexec.processes.handlers.stepping import End, proceed_together
 from jobexec.processes.models import Execution, ProcessInstance, Variable
 from jobexec.processes.operations.check import check
 from tests.support.factories import acquire
@@ -25,6 +26,9 @@ from tests.support.threads import held
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.transactional
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333{}-01"
 
 
 @job(name="tests.shared.echo")
@@ -47,7 +51,7 @@ def ends(alias):
     found = []
     for work in acquire(alias, "me", limit=100):
         token = Execution.objects.using(alias).get(job_id=work.id)
-        found.append((work, (token.root_id, JobDone(token.pk, work.id, work.handler_type))))
+        found.append((work, End(token.root_id, JobDone(token.pk, work.id, work.handler_type))))
     return found
 
 
@@ -85,6 +89,46 @@ def test_steps_of_several_instances_are_one_transaction(alias):
     assert Job.objects.using(alias).count() == 4
 
 
+@pytest.mark.every_database
+def test_each_of_them_has_its_trace(alias):
+    """Jobs that one step makes for several ends, too; a join belongs to the last."""
+    for _ in range(2):
+        chain(parallel(chain(echo.s(1), echo.s(2)), chain(echo.s(3), echo.s(4))), echo.s(9)).start(using=alias)
+    while found := ends(alias):
+        traced = [(work, end._replace(traceparent=TRACE.format(n))) for n, (work, end) in enumerate(found)]
+        with atomic(alias):
+            assert proceed_together(alias, traced) == set()
+            Job.objects.using(alias).filter(pk__in=[work.id for work, _ in found]).delete()
+        rows = dict(Job.objects.using(alias).values_list("traceparent", "process_instance_id"))
+        last = {str(end.root): end.traceparent for _, end in traced}
+        given = {end.traceparent: str(end.root) for _, end in traced}
+        joined = {traceparent: root for root, traceparent in last.items()}
+        assert rows in (given, joined, {})
+    assert check(using=alias) == []
+
+
+def test_runs_of_a_trace_are_written_with_others(alias, make_executor, monkeypatch, spans):
+    """Each is a child of the run whose end has made its job."""
+    shared = []
+
+    def write(using, outcomes):
+        shared.extend(outcome.work.id for outcome in outcomes)
+        return write_shared(using, outcomes)
+
+    monkeypatch.setattr(settlement, "write_shared", write)
+    with trace.get_tracer("shop").start_as_current_span("order") as order:
+        chain(echo.s(1), echo.s(2), echo.s(3)).start(using=alias)
+    make_executor().start()
+    until(lambda: over(alias) and not Job.objects.using(alias).exists())
+    runs = [span for span in spans() if span.name.startswith("process ")]
+    assert {str(id) for id in shared} == {span.attributes["messaging.message.id"] for span in runs}
+    assert [span.parent.span_id for span in runs] == [
+        order.get_span_context().span_id,
+        *(span.context.span_id for span in runs[:2]),
+    ]
+    assert len({span.context.trace_id for span in runs}) == 1
+
+
 @pytest.mark.databases("postgresql")
 def test_how_many_statements_that_takes(alias, django_assert_max_num_queries):
     for number in range(10):
@@ -99,7 +143,7 @@ def test_how_many_statements_that_takes(alias, django_assert_max_num_queries):
 def test_what_another_step_holds_waits_and_nothing_else_does(alias):
     first, second = (chain(echo.s(1), echo.s(2)).start(using=alias) for _ in range(2))
     found = ends(alias)
-    held_up = {work.id for work, (root, _) in found if root == first.pk}
+    held_up = {work.id for work, end in found if end.root == first.pk}
     with held(alias) as inside:
         inside(lambda: list(lock_rows(ProcessInstance.objects.using(alias).filter(pk=first.pk))))
         with atomic(alias):
@@ -238,7 +282,7 @@ def test_a_process_whose_steps_call_code_of_the_project_is_not_written_with_othe
 
 def test_a_result_that_cannot_be_kept(alias):
     chain(echo.s(1), echo.s(2)).start(using=alias)
-    ((work, (root, end)),) = ends(alias)
+    ((work, (root, end, _)),) = ends(alias)
     with pytest.raises(DoNotRetry, match="cannot be kept"), atomic(alias):
-        proceed_together(alias, [(work, (root, JobDone(end.token, end.job, "x" * 2_000_000)))])
+        proceed_together(alias, [(work, End(root, JobDone(end.token, end.job, "x" * 2_000_000)))])
     assert Execution.objects.using(alias).get().job_id == work.id

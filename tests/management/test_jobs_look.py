@@ -18,11 +18,13 @@ from jobexec.models import (
     Job,
     JobDefinition,
     JobProgress,
+    Message,
     SuspendedJob,
     TimerJob,
 )
 from jobexec.operations import complete_jobs, fail_job
 from jobexec.operations.batches.control import start_batch
+from jobexec.operations.values.messages import as_text
 from tests.support.factories import HANDLER, a_failure, a_run, make_job, make_node, make_row, work
 from tests.support.jobs_command import jobs, objects
 
@@ -203,6 +205,15 @@ class TestShow:
         job = make_job(alias, **columns)
         for text in (jobs("show", job.pk, alias=alias)[1], json.dumps(objects("show", job.pk, alias=alias)[1])):
             assert "4111" not in text and "card" in text
+
+    def test_sensitive_values_of_a_received_message_are_hidden(self, alias):
+        row = Message(pk=7, name="paid", key="1", payload={"by": "ann", "password": "4111"})
+        job = make_job(alias, message=as_text(row))
+        told = [jobs("show", job.pk, alias=alias)[1], jobs("show", job.pk, "--json", alias=alias)[1]]
+        for text in (*told, jobs("list", "--json", alias=alias)[1]):
+            assert "4111" not in text and "ann" in text
+        Job.objects.using(alias).update(message="{broken 4111")
+        assert "4111" not in jobs("show", job.pk, alias=alias)[1] + jobs("list", "--json", alias=alias)[1]
 
     @pytest.mark.databases("sqlite")
     def test_arguments_that_cannot_be_read_are_shown_as_they_are(self, alias):

@@ -85,3 +85,12 @@ def test_delete(alias):
 def test_a_payload_that_is_no_json(alias):
     with pytest.raises(CommandError, match=r"expected JSON, got '\{'"):
         jobs("message", "publish", "approved", "1", "--payload", "{", alias=alias)
+
+
+@pytest.mark.parametrize(
+    "payload", ["[" * 201 + "]" * 201, "[" * 100_000, f'"{"x" * 999_999}"'], ids=["deep", "deeper", "long"]
+)
+@pytest.mark.databases("sqlite")
+def test_a_payload_beyond_the_limits_of_json(alias, payload):
+    with pytest.raises(CommandError, match="argument --payload: expected JSON of at most 1,000,000 characters, nested"):
+        jobs("message", "publish", "approved", "1", "--payload", payload, alias=alias)

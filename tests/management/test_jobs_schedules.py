@@ -80,6 +80,7 @@ def test_show_says_why_it_would_not_fire_here(alias, schedule):
     assert code == 0 and "This process could not fire the schedule: No handler 'tests.elsewhere'" in text
 
 
+DEEP, LONG = "[" * 100_000 + "]" * 100_000, "{" + " " * 1_000_000 + "}"
 ADD = ("schedules", "add", "nightly", "tests.report", "30 2 * * *")
 SHOP = ("--timezone", "UTC", "--kwargs", '{"shop": 1}')
 
@@ -138,10 +139,20 @@ def test_what_cannot_be_is_wrong_usage(alias, arguments, told):
     assert code == 2 and told in text and names(alias) == []
 
 
-@pytest.mark.parametrize("option", ["--args={}", "--kwargs=[]", "--options=1", "--args=[", "--misfire=never"])
+@pytest.mark.parametrize(
+    "option",
+    ["--args={}", "--kwargs=[]", "--options=1", "--args=[", "--misfire=never"],
+)
 @pytest.mark.databases("sqlite")
 def test_what_is_no_such_json_is_refused_when_it_is_read(alias, option):
     with pytest.raises(CommandError, match=f"argument {option.split('=')[0]}: "):
+        jobs(*ADD, option, alias=alias)
+
+
+@pytest.mark.parametrize("option", [f"--args={DEEP}", f"--options={LONG}"], ids=["deep", "long"])
+@pytest.mark.databases("sqlite")
+def test_json_beyond_its_limits_is_refused(alias, option):
+    with pytest.raises(CommandError, match="expected JSON of at most 1,000,000 characters, nested at most 200 deep"):
         jobs(*ADD, option, alias=alias)
 
 

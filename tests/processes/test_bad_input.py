@@ -210,3 +210,14 @@ def test_a_correlation_that_fits_two_reaches_neither(alias):
     assert EventSubscription.objects.using(alias).filter(instance_id__isnull=False).count() == 2
     assert rows(alias, UserTask, Variable) == set()
     assert correlate("paid", business_key="4711", all=True, using=alias) == 2
+
+
+def test_a_correlation_that_fits_more_than_one_transaction_takes_reaches_none(alias, monkeypatch):
+    deploy(("p.bpmn", process(WAITS, top=MESSAGE)), using=alias)
+    for _ in range(2):
+        start("p", business_key="4711", using=alias)
+    monkeypatch.setattr("jobexec.processes.operations.events.MOST_RECEIVERS", 1)
+    for all in (True, False):
+        with pytest.raises(MismatchingMessage, match="fits more than 1 that wait for it, and is delivered to none"):
+            correlate("paid", business_key="4711", all=all, using=alias)
+    assert EventSubscription.objects.using(alias).filter(instance_id__isnull=False).count() == 2

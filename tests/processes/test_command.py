@@ -98,6 +98,8 @@ def test_what_is_wrong(alias, command, file, tmp_path):
         command("start", "nothing")
     with pytest.raises(CommandError, match="JSON object"):
         command("start", "nothing", "--variables", "[1]")
+    with pytest.raises(CommandError, match="--variables: expected JSON of at most 1,000,000 characters"):
+        command("start", "nothing", "--variables", "[" * 100_000)
     with pytest.raises(CommandError, match="there is no such file"):
         command("deploy", str(tmp_path / "gone.bpmn"))
     with pytest.raises(CommandError, match="expected an id, a UUID or at least the first 6 digits of it; got 'x'"):

@@ -67,6 +67,20 @@ def test_an_order_says_all_it_waits_for(alias, run_jobs):
     assert "is a task of anna" in {each.code: each for each in reasons(alias, order)}["task"].text
 
 
+def test_what_is_not_read_is_said(alias, monkeypatch):
+    deploy(("order.bpmn", DRAWN), using=alias)
+    order = start("order", variables={"amount": 5}, using=alias)
+    assert view_of(alias, order.pk).cut == ()
+    monkeypatch.setattr("jobexec.processes.operations.query.MOST_ROWS", 1)
+    view = view_of(alias, order.pk)
+    assert {"executions", "activity instances"} <= set(view.cut)
+    assert len(view.executions) == len(view.activities) == 1
+    last = reasons(alias, order)[-1]
+    assert last.code == "cut" and "more rows than are read" in last.text and "executions" in last.text
+    cancel(order, using=alias)
+    assert [code for code, _ in codes(alias, order)] == ["over", "cut"]
+
+
 def test_a_join_names_what_is_missing(alias):
     deploy(("order.bpmn", DRAWN), using=alias)
     order = start("order", variables={"amount": 5}, using=alias)

@@ -6,36 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from jobexec import operations
-from jobexec.exceptions import JobExecError
 from jobexec.operations import batches
 
-from ..common.actions import Action, DeletingAction, Outcome
+from ..common.actions import DeletingAction, RowAction
 from ..common.forms import ConfirmForm
 
 
-class BatchAction(Action):
+class BatchAction(RowAction):
     """An operation on batches, one at a time."""
 
     permission = "manage"
     name_column = "type"
-
-    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        outcome = Outcome()
-        for id in list(queryset.values_list("pk", flat=True)):
-            try:
-                self.operate(id, using)
-                outcome.changed.append(id)
-            except JobExecError as error:
-                outcome.skipped[id] = str(error).rstrip(".")
-        return outcome
-
-    def operate(self, id: UUID, using: str) -> None:
-        """Call the operation."""
-        raise NotImplementedError
 
 
 class SuspendBatch(BatchAction):
@@ -44,17 +28,14 @@ class SuspendBatch(BatchAction):
     name = "suspend"
     description = gettext_lazy("Suspend selected %(verbose_name_plural)s")
     label = gettext_lazy("Suspend")
+    report = ngettext_lazy(
+        "%(count)d batch suspended. Its running jobs finish.",
+        "%(count)d batches suspended. Their running jobs finish.",
+        "count",
+    )
 
-    def operate(self, id: UUID, using: str) -> None:
-        batches.suspend_batch(id, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "%(count)d batch suspended. Its running jobs finish.",
-            "%(count)d batches suspended. Their running jobs finish.",
-            count,
-        )
-        return text % {"count": count}
+    def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
+        batches.suspend_batch(key, using=using)
 
 
 class ActivateBatch(BatchAction):
@@ -63,12 +44,10 @@ class ActivateBatch(BatchAction):
     name = "activate"
     description = gettext_lazy("Activate selected %(verbose_name_plural)s")
     label = gettext_lazy("Activate")
+    report = ngettext_lazy("%(count)d batch continues.", "%(count)d batches continue.", "count")
 
-    def operate(self, id: UUID, using: str) -> None:
-        batches.activate_batch(id, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d batch continues.", "%(count)d batches continue.", count) % {"count": count}
+    def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
+        batches.activate_batch(key, using=using)
 
 
 class SealBatch(BatchAction):
@@ -77,12 +56,10 @@ class SealBatch(BatchAction):
     name = "seal"
     description = gettext_lazy("Seal selected %(verbose_name_plural)s")
     label = gettext_lazy("Seal")
+    report = ngettext_lazy("%(count)d batch sealed.", "%(count)d batches sealed.", "count")
 
-    def operate(self, id: UUID, using: str) -> None:
-        operations.seal_batch(id, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d batch sealed.", "%(count)d batches sealed.", count) % {"count": count}
+    def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
+        operations.seal_batch(key, using=using)
 
 
 class RetryBatch(BatchAction):
@@ -91,17 +68,14 @@ class RetryBatch(BatchAction):
     name = "retry"
     description = gettext_lazy("Retry failed jobs of selected %(verbose_name_plural)s")
     label = gettext_lazy("Retry failed jobs")
+    report = ngettext_lazy(
+        "The failed jobs of %(count)d batch are retried.",
+        "The failed jobs of %(count)d batches are retried.",
+        "count",
+    )
 
-    def operate(self, id: UUID, using: str) -> None:
-        operations.retry_batch(id, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "The failed jobs of %(count)d batch are retried.",
-            "The failed jobs of %(count)d batches are retried.",
-            count,
-        )
-        return text % {"count": count}
+    def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
+        operations.retry_batch(key, using=using)
 
 
 class CancelBatch(BatchAction):
@@ -113,12 +87,10 @@ class CancelBatch(BatchAction):
     form_class = ConfirmForm
     warning = gettext_lazy("Nothing more is changed. Completed changes remain.")
     dangerous = True
+    report = ngettext_lazy("%(count)d batch cancelled.", "%(count)d batches cancelled.", "count")
 
-    def operate(self, id: UUID, using: str) -> None:
-        batches.cancel_batch(id, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d batch cancelled.", "%(count)d batches cancelled.", count) % {"count": count}
+    def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
+        batches.cancel_batch(key, using=using)
 
 
 class DeleteBatch(DeletingAction, BatchAction):
@@ -128,9 +100,7 @@ class DeleteBatch(DeletingAction, BatchAction):
         "An unfinished batch is cancelled first. Completed changes remain; the record of what it skipped, and why, is "
         "deleted."
     )
+    report = ngettext_lazy("%(count)d batch deleted.", "%(count)d batches deleted.", "count")
 
-    def operate(self, id: UUID, using: str) -> None:
-        batches.delete_batch(id, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d batch deleted.", "%(count)d batches deleted.", count) % {"count": count}
+    def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
+        batches.delete_batch(key, using=using)

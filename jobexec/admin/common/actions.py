@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -59,6 +60,8 @@ class Action:
     form_class: type[forms.Form] | None = None
     """The form to show first; None runs the action immediately."""
     warning: Any = ""
+    report: Any
+    """The success message: an ``ngettext_lazy`` by ``count``, which may contain the data of the form."""
     dangerous = False
     do_not_call_in_templates = True
     operation: ClassVar[str | None] = None
@@ -120,7 +123,7 @@ class Action:
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         """The success message for ``count`` rows."""
-        raise NotImplementedError
+        return str(self.report % {**data, "count": count})
 
     def whereabouts(self, request: HttpRequest, keys: Iterable[str], using: str) -> dict[str, str]:
         """The reason, by key, why selected rows are no longer in the list."""
@@ -213,6 +216,33 @@ class Action:
             modeladmin.message_user(request, left_alone(modeladmin, rest, _("other reasons"), []), messages.WARNING)
         if not (outcome.changed or outcome.skipped or outcome.failed):
             modeladmin.message_user(request, _("Nothing was changed: no row matches any more."), messages.WARNING)
+
+
+class RowAction(Action):
+    """An operation on rows, one at a time; what refuses one leaves the others alone."""
+
+    named_by: ClassVar[str] = "pk"
+    """The column by which the operation finds a row."""
+    refusals: ClassVar[tuple[type[Exception], ...]] = (JobExecError,)
+
+    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
+        outcome = Outcome()
+        for row in list(queryset.only("pk", self.named_by)):
+            try:
+                refusal = self.operate(getattr(row, self.named_by), using, data)
+            except ObjectDoesNotExist:
+                refusal = _("it no longer exists")
+            except self.refusals as error:
+                refusal = str(error).rstrip(".")
+            if refusal is None:
+                outcome.changed.append(row.pk)
+            else:
+                outcome.skipped[row.pk] = refusal
+        return outcome
+
+    def operate(self, key: Any, using: str, data: Mapping[str, Any]) -> str | None:
+        """Call the operation. Return the reason if it did nothing, otherwise None."""
+        raise NotImplementedError
 
 
 class DeletingAction(Action):

@@ -12,6 +12,7 @@ from django.utils.translation import pgettext_lazy
 
 from jobexec import clock
 from jobexec.conf.resources import rate
+from jobexec.json_values import MAX_DEPTH, MAX_LENGTH, TooMuchJSON, read_json
 from jobexec.models import Resource
 from jobexec.operations.history.incidents import ANNOTATION_LENGTH
 from jobexec.operations.manage.failure_groups import MOST_FAILURES
@@ -20,6 +21,38 @@ from jobexec.operations.values.ranking import MAX_PRIORITY
 
 MAX_RETRIES = 1_000
 RATE_LENGTH = Resource._meta.get_field("rate").max_length
+
+
+def entered_json(text: str) -> Any:
+    """The value of JSON. Raises ValidationError beyond its limits, and ValueError if it is none."""
+    try:
+        return read_json(text)
+    except TooMuchJSON:
+        message = _("Enter JSON of at most %(length)d characters, nested at most %(depth)d deep.")
+        raise forms.ValidationError(message, params={"length": MAX_LENGTH, "depth": MAX_DEPTH}) from None
+
+
+class JSONField(forms.JSONField):
+    """JSON that :func:`~jobexec.json_values.read_json` reads; Django's own field has no limits."""
+
+    def __init__(self, *, rows: int = 6, **options: Any) -> None:
+        area = forms.Textarea(attrs={"rows": rows, "cols": 60, "class": "jobexec-json", "spellcheck": "false"})
+        super().__init__(**{"required": False, "widget": area, **options})
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, str) and value not in self.empty_values and not self.disabled:
+            try:
+                entered_json(value)
+            except ValueError:
+                raise forms.ValidationError(self.error_messages["invalid"], code="invalid") from None
+        return super().to_python(value)
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        try:
+            self.to_python(data)
+        except forms.ValidationError:
+            return forms.fields.InvalidJSONInput(data)
+        return super().bound_data(data, initial)
 
 
 class ConfirmForm(forms.Form):

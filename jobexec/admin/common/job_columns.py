@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from jobexec.models import AbstractJob, BlockedJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
+from jobexec.operations.values.messages import shown_message
 from jobexec.redaction import calls_of, redact, redact_job, with_short_arguments
 from jobexec.sensitive import hide
 
@@ -132,7 +132,7 @@ class JobColumns(CallColumn):
 
     @admin.display(description=gettext_lazy("received message"))
     def received(self, job: AbstractJob) -> str | SafeString:
-        return display.NONE if job.message is None else display.json_text(hide(json.loads(job.message)))
+        return display.NONE if job.message is None else display.json_text(shown_message(job.message))
 
     # Django shows a red cross for False, as if something were wrong.
     exclusively = yes_or_no("exclusive")

@@ -10,8 +10,8 @@ from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
-from jobexec.operations.reports.subjects import Runs, Split
-from jobexec.operations.reports.throughput import Times, Traffic
+from jobexec.operations.reports.subjects import Split
+from jobexec.operations.reports.throughput import Runs, Times, Traffic
 from jobexec.operations.values.humanize import NONE, duration
 
 from . import charts
@@ -120,11 +120,11 @@ def per_second(rate: float) -> str:
     return str(number_format(rate, decimal_pos=0 if rate >= 10 else 2 if rate < 1 else 1, force_grouping=True))
 
 
-def _most(traffic: Traffic | Runs) -> int:
+def _most(traffic: Runs) -> int:
     return max(map(sum, zip(traffic.succeeded, traffic.failed, strict=True)), default=0)
 
 
-def _bars(traffic: Traffic | Runs) -> str:
+def _bars(traffic: Runs) -> str:
     steps = list(zip(traffic.succeeded, traffic.failed, strict=True))
     tips = [
         _("%(from)s to %(until)s: %(succeeded)s succeeded, %(failed)s failed")

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from jobexec import operations
-from jobexec.exceptions import JobExecError
 from jobexec.models import RUNNABLE_TABLES, AbstractJob, Batch, DeadLetterJob, JobDefinition, SuspendedJob
 from jobexec.operations.batches.definitions import (
     clear_overriding_priority,
@@ -21,11 +20,11 @@ from jobexec.operations.batches.definitions import (
 from jobexec.operations.manage.verbs import period
 
 from ..common import display
-from ..common.actions import Action, Outcome
+from ..common.actions import Outcome, RowAction
 from ..common.forms import LiftForm, OverrideForm, RetriesForm, SuspendScopeForm
 
 
-class DefinitionAction(Action):
+class DefinitionAction(RowAction):
     """An operation on the jobs of definitions, one definition at a time."""
 
     tables: ClassVar[tuple[type[AbstractJob], ...]] = ()
@@ -34,23 +33,6 @@ class DefinitionAction(Action):
     def jobs(self, queryset: QuerySet[Any]) -> list[QuerySet[Any]]:
         ids = list(queryset.values_list("pk", flat=True))
         return [table._base_manager.using(queryset.db).filter(job_definition_id__in=ids) for table in self.tables]
-
-    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        outcome = Outcome()
-        for id in list(queryset.values_list("pk", flat=True)):
-            try:
-                refusal = self.operate(id, using, data)
-            except (JobExecError, JobDefinition.DoesNotExist) as error:
-                refusal = str(error).rstrip(".")
-            if refusal is None:
-                outcome.changed.append(id)
-            else:
-                outcome.skipped[id] = refusal
-        return outcome
-
-    def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
-        """Call the operation. Return the reason if it did nothing, otherwise None."""
-        raise NotImplementedError
 
 
 class SuspendDefinition(DefinitionAction):
@@ -63,8 +45,8 @@ class SuspendDefinition(DefinitionAction):
     form_class = SuspendScopeForm
     warning = gettext_lazy("This also applies to jobs that are created later. Running jobs finish.")
 
-    def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
-        operations.suspend(job_definition_id=id, using=using, **data)
+    def operate(self, key: str, using: str, data: Mapping[str, Any]) -> str | None:
+        operations.suspend(job_definition_id=key, using=using, **data)
         return None
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
@@ -84,8 +66,8 @@ class ActivateDefinition(DefinitionAction):
         "Jobs that something else suspends stay suspended. Activating immediately also cancels a planned suspension."
     )
 
-    def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
-        operations.activate(job_definition_id=id, using=using, at=data["at"])
+    def operate(self, key: str, using: str, data: Mapping[str, Any]) -> str | None:
+        operations.activate(job_definition_id=key, using=using, at=data["at"])
         return None
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
@@ -108,22 +90,19 @@ class OverridePriority(DefinitionAction):
     label = gettext_lazy("Override priority…")
     form_class = OverrideForm
     warning = gettext_lazy("New jobs get this priority within seconds, whatever their code says.")
+    report = ngettext_lazy(
+        "The jobs of %(count)d definition get priority %(priority)d.",
+        "The jobs of %(count)d definitions get priority %(priority)d.",
+        "count",
+    )
 
     def initial(self, queryset: QuerySet[Any]) -> dict[str, Any]:
         found = list(queryset.order_by().values_list("overriding_priority", "priority")[:2])
         return {"priority": found[0][1] if found[0][0] is None else found[0][0]} if len(found) == 1 else {}
 
-    def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
-        override_priority(id, data["priority"], cascade=data["cascade"], using=using)
+    def operate(self, key: str, using: str, data: Mapping[str, Any]) -> str | None:
+        override_priority(key, data["priority"], cascade=data["cascade"], using=using)
         return None
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "The jobs of %(count)d definition get priority %(priority)d.",
-            "The jobs of %(count)d definitions get priority %(priority)d.",
-            count,
-        )
-        return text % {"count": count, **data}
 
 
 class ClearPriority(DefinitionAction):
@@ -132,20 +111,17 @@ class ClearPriority(DefinitionAction):
     name, permission = "clear_priority", "prioritize"
     description = gettext_lazy("Clear the overriding priority of selected %(verbose_name_plural)s")
     label = gettext_lazy("Clear priority")
+    report = ngettext_lazy(
+        "New jobs of %(count)d definition have the priority of their code again.",
+        "New jobs of %(count)d definitions have the priority of their code again.",
+        "count",
+    )
 
-    def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
-        if not JobDefinition.objects.using(using).filter(pk=id, overriding_priority__isnull=False).exists():
+    def operate(self, key: str, using: str, data: Mapping[str, Any]) -> str | None:
+        if not JobDefinition.objects.using(using).filter(pk=key, overriding_priority__isnull=False).exists():
             return _("its priority is not overridden")
-        clear_overriding_priority(id, using=using)
+        clear_overriding_priority(key, using=using)
         return None
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "New jobs of %(count)d definition have the priority of their code again.",
-            "New jobs of %(count)d definitions have the priority of their code again.",
-            count,
-        )
-        return text % {"count": count}
 
 
 class RetryDeadLetters(DefinitionAction):
@@ -157,22 +133,19 @@ class RetryDeadLetters(DefinitionAction):
     label = gettext_lazy("Set retries of dead letters…")
     form_class = RetriesForm
     warning = gettext_lazy("All dead letters of the handler are requeued, by a batch if there are many.")
+    report = ngettext_lazy(
+        "The dead letters of %(count)d definition are requeued with %(retries)d retries.",
+        "The dead letters of %(count)d definitions are requeued with %(retries)d retries.",
+        "count",
+    )
 
     def perform_for(
         self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
     ) -> Outcome:
         return self.perform(queryset, using, {**data, "user": request.user.get_username()})
 
-    def operate(self, id: str, using: str, data: Mapping[str, Any]) -> str | None:
-        result = set_retries_by_definition(id, data["retries"], using=using, user=data["user"])
+    def operate(self, key: str, using: str, data: Mapping[str, Any]) -> str | None:
+        result = set_retries_by_definition(key, data["retries"], using=using, user=data["user"])
         if isinstance(result, Batch) or result:
             return None
         return _("it has no dead letters")
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "The dead letters of %(count)d definition are requeued with %(retries)d retries.",
-            "The dead letters of %(count)d definitions are requeued with %(retries)d retries.",
-            count,
-        )
-        return text % {"count": count, **data}

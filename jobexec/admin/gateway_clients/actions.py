@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from jobexec.exceptions import ClientNotFound
 from jobexec.operations.manage import gateway_clients
@@ -57,13 +57,10 @@ class RotateSecret(ClientAction):
         "have the new one."
     )
     dangerous = True
+    report = ngettext_lazy("%(count)d client has a new secret.", "%(count)d clients have a new secret.", "count")
 
     def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
         remember_secret(request, name, gateway_clients.rotate_secret(using, name, **data))
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext("%(count)d client has a new secret.", "%(count)d clients have a new secret.", count)
-        return text % {"count": count}
 
     def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
         return secrets_page(modeladmin, request)
@@ -79,15 +76,14 @@ class RetireSecret(ClientAction):
     form_class = ConfirmForm
     warning = gettext_lazy("Workers that still use the old secret are locked out until they have the new one.")
     dangerous = True
+    report = ngettext_lazy(
+        "The old secret of %(count)d client is retired.",
+        "The old secrets of %(count)d clients are retired.",
+        "count",
+    )
 
     def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
         gateway_clients.retire_secret(using, name)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "The old secret of %(count)d client is retired.", "The old secrets of %(count)d clients are retired.", count
-        )
-        return text % {"count": count}
 
 
 class EnableClient(ClientAction):
@@ -96,12 +92,10 @@ class EnableClient(ClientAction):
     name = "enable"
     description = gettext_lazy("Enable selected %(verbose_name_plural)s")
     label = gettext_lazy("Enable")
+    report = ngettext_lazy("%(count)d client enabled.", "%(count)d clients enabled.", "count")
 
     def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
         gateway_clients.set_client_enabled(using, name, True)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d client enabled.", "%(count)d clients enabled.", count) % {"count": count}
 
 
 class DisableClient(ClientAction):
@@ -110,29 +104,24 @@ class DisableClient(ClientAction):
     name = "disable"
     description = gettext_lazy("Disable selected %(verbose_name_plural)s")
     label = gettext_lazy("Disable")
+    report = ngettext_lazy(
+        "%(count)d client disabled. Gateways may still accept it for a few seconds.",
+        "%(count)d clients disabled. Gateways may still accept them for a few seconds.",
+        "count",
+    )
 
     def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
         gateway_clients.set_client_enabled(using, name, False)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "%(count)d client disabled. Gateways may still accept it for a few seconds.",
-            "%(count)d clients disabled. Gateways may still accept them for a few seconds.",
-            count,
-        )
-        return text % {"count": count}
 
 
 class DeleteClients(DeletingAction, ClientAction):
     """Delete clients for good."""
 
     warning = gettext_lazy("Other workers can fetch the jobs that these clients hold when the timeouts have expired.")
+    report = ngettext_lazy("%(count)d client deleted.", "%(count)d clients deleted.", "count")
 
     def operate(self, request: HttpRequest, name: str, using: str, data: Mapping[str, Any]) -> None:
         gateway_clients.delete_client(using, name)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d client deleted.", "%(count)d clients deleted.", count) % {"count": count}
 
 
 def remember_secret(request: HttpRequest, name: str, secret: str) -> None:

@@ -14,7 +14,7 @@ from django.utils.formats import number_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from jobexec import clock, operations
 from jobexec.models import Batch, DeadLetterJob, FailureGroup, JobLog
@@ -42,6 +42,11 @@ class RequeueGroup(Action):
     form_class = RetriesForm
     warning = gettext_lazy("A batch requeues all jobs that are dead letters because of these failures.")
     name_column = "handler_type"
+    report = ngettext_lazy(
+        "A batch requeues the dead letters of %(count)d group with %(retries)d retries.",
+        "Batches requeue the dead letters of %(count)d groups with %(retries)d retries.",
+        "count",
+    )
 
     def jobs(self, queryset: QuerySet[Any]) -> list[QuerySet[Any]]:
         groups = list(queryset.values_list("pk", flat=True))
@@ -63,14 +68,6 @@ class RequeueGroup(Action):
             start_batch("requeue", dead, arguments=dict(data), using=using, user=user)
             outcome.changed.append(fingerprint)
         return outcome
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "A batch requeues the dead letters of %(count)d group with %(retries)d retries.",
-            "Batches requeue the dead letters of %(count)d groups with %(retries)d retries.",
-            count,
-        )
-        return text % {"count": count, **data}
 
     def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
         batches = modeladmin.admin_site._registry.get(Batch)

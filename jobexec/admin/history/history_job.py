@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from jobexec.models import HistoryJob
 from jobexec.operations.manage.history_by_hand import delete_history_jobs, write_history_now
@@ -30,13 +30,11 @@ class WriteNow(Action):
     description = gettext_lazy("Write selected %(verbose_name_plural)s now")
     label = gettext_lazy("Write now")
     name_column = "handler_type"
+    report = ngettext_lazy("%(count)d job is due now.", "%(count)d jobs are due now.", "count")
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         result = write_history_now(queryset.values_list("pk", flat=True), using=using)
         return Outcome(list(result.changed), dict(result.skipped))
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d job is due now.", "%(count)d jobs are due now.", count) % {"count": count}
 
 
 class DeleteHistory(DeletingAction):
@@ -44,13 +42,11 @@ class DeleteHistory(DeletingAction):
 
     warning = gettext_lazy("The history that these jobs contain is lost for good.")
     name_column = "handler_type"
+    report = ngettext_lazy("%(count)d job deleted.", "%(count)d jobs deleted.", "count")
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         result = delete_history_jobs(queryset.values_list("pk", flat=True), using=using)
         return Outcome(list(result.changed), dict(result.skipped))
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d job deleted.", "%(count)d jobs deleted.", count) % {"count": count}
 
 
 @admin.register(HistoryJob)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -11,13 +12,13 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from jobexec import operations
 from jobexec.models import FailureGroup, Incident, Resource
 
 from ..common import display, filters, search, text_filters
-from ..common.actions import Action, Outcome
+from ..common.actions import Action, Outcome, RowAction
 from ..common.base import TableAdmin
 from ..common.forms import AnnotationForm, RetriesForm
 from ..common.incident_columns import incident_badge
@@ -26,7 +27,7 @@ from ..common.permissions import OperationPermissions
 from ..common.tenancy import COLUMN
 
 
-class Annotate(Action):
+class Annotate(RowAction):
     """Write a note to incidents."""
 
     name, permission = "annotate", "annotate"
@@ -34,23 +35,14 @@ class Annotate(Action):
     label = gettext_lazy("Annotate…")
     form_class = AnnotationForm
     name_column = "handler_type"
+    report = ngettext_lazy("%(count)d incident annotated.", "%(count)d incidents annotated.", "count")
 
     def initial(self, queryset: QuerySet[Any]) -> dict[str, Any]:
         texts = list(queryset.order_by().values_list("annotation", flat=True)[:2])
         return {"annotation": texts[0]} if len(texts) == 1 else {}
 
-    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        outcome = Outcome()
-        for id in list(queryset.values_list("pk", flat=True)):
-            try:
-                operations.annotate_incident(id, data["annotation"], using=using)
-                outcome.changed.append(id)
-            except Incident.DoesNotExist:
-                outcome.skipped[id] = _("it no longer exists")
-        return outcome
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d incident annotated.", "%(count)d incidents annotated.", count) % {"count": count}
+    def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
+        operations.annotate_incident(key, data["annotation"], using=using)
 
 
 class RequeueJob(Action):
@@ -61,6 +53,11 @@ class RequeueJob(Action):
     label = gettext_lazy("Requeue its job…")
     form_class = RetriesForm
     name_column = "handler_type"
+    report = ngettext_lazy(
+        "%(count)d job requeued with %(retries)d retries.",
+        "%(count)d jobs requeued with %(retries)d retries.",
+        "count",
+    )
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         jobs = dict(queryset.filter(job_id__isnull=False).order_by().values_list("job_id", "pk"))
@@ -69,14 +66,6 @@ class RequeueJob(Action):
         breakers = queryset.filter(job_id=None).values_list("pk", flat=True)
         skipped |= dict.fromkeys(breakers, _("it belongs to a circuit breaker and ends when the breaker closes"))
         return Outcome([jobs[job] for job in result.changed], skipped)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "%(count)d job requeued with %(retries)d retries.",
-            "%(count)d jobs requeued with %(retries)d retries.",
-            count,
-        )
-        return text % {"count": count, **data}
 
 
 @admin.register(Incident)

@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext_lazy
 from rangefilter.filters import DateTimeRangeFilterBuilder
 
 from jobexec.identifiers import as_id
@@ -47,13 +47,10 @@ class DeleteResults(DeletingAction):
 
     warning = gettext_lazy("Code that asks for these results no longer finds them. Waiting jobs are not affected.")
     name_column = "handler_type"
+    report = ngettext_lazy("%(count)d task result deleted.", "%(count)d task results deleted.", "count")
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         return Outcome(list(delete_task_results(queryset.values_list("pk", flat=True), using=using)))
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext("%(count)d task result deleted.", "%(count)d task results deleted.", count)
-        return text % {"count": count}
 
 
 @admin.register(TaskResult)

@@ -10,7 +10,10 @@ from django import forms
 from django.utils.translation import gettext as _
 
 from jobexec.by_hand import InvalidArguments, Parameter
+from jobexec.json_values import read_json
 from jobexec.sensitive import HIDDEN
+
+from ..common.forms import JSONField, entered_json
 
 _PREFIX = "argument_"
 #: The field with the variables of an external job.
@@ -62,7 +65,7 @@ class ArgumentField(forms.CharField):
 
     def _parsed(self, text: str) -> Any:
         try:
-            found = json.loads(text)
+            found = (read_json if self.parameter.is_text else entered_json)(text)
         except ValueError:
             found = None if not self.parameter.is_text else text
             if found is None and text != HIDDEN:
@@ -85,10 +88,8 @@ class ArgumentsForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.parameters is None:
-            self.fields[VARIABLES] = forms.JSONField(
+            self.fields[VARIABLES] = JSONField(
                 label=_("Variables"),
-                required=False,
-                widget=forms.Textarea({"rows": 6, "cols": 60, "class": "jobexec-json", "spellcheck": "false"}),
                 help_text=_("A JSON object. If empty: as in the job.") if self.hides_all else _("A JSON object."),
             )
             if not self.hides_all:
@@ -141,7 +142,7 @@ def _as_text(parameter: Parameter, value: Any) -> str:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
+        read_json(text)
     except ValueError:
         return False
     return True

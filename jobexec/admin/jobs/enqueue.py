@@ -30,6 +30,7 @@ from jobexec.operations.values.ranking import MAX_PRIORITY
 
 from ..common import display
 from ..common.actions import Outcome
+from ..common.forms import JSONField
 from ..common.tenancy import COLUMN, tenants_of
 from .actions import JobAction
 from .argument_forms import VARIABLES, ArgumentsForm, form_of
@@ -76,10 +77,9 @@ class EnqueueForm(ArgumentsForm):
     )
     category = forms.ChoiceField(label=gettext_lazy("Category"), required=False)
     tenant_id = forms.CharField(label=gettext_lazy("Tenant"), required=False, max_length=64)
-    options = forms.JSONField(
+    options = JSONField(
         label=pgettext_lazy("of a job", "Other options"),
-        required=False,
-        widget=forms.Textarea(attrs={"rows": 2, "cols": 60, "class": "jobexec-json", "spellcheck": "false"}),
+        rows=2,
         help_text=gettext_lazy('As for using(): a JSON object, for example {"process_instance_id": "order-1"}.'),
     )
 

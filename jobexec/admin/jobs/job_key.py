@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext, pgettext
+from django.utils.translation import gettext_lazy, ngettext_lazy, pgettext
 
 from jobexec.identifiers import as_id
 from jobexec.models import JobKey
@@ -33,12 +33,10 @@ class ReleaseKeys(DeletingAction):
         "affected."
     )
     name_column = "key"
+    report = ngettext_lazy("%(count)d key released.", "%(count)d keys released.", "count")
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         return Outcome(list(release_keys(queryset.values_list("pk", flat=True), using=using)))
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d key released.", "%(count)d keys released.", count) % {"count": count}
 
 
 @admin.register(JobKey)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import QuerySet
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from jobexec.exceptions import JobExecError, JobStateError
 from jobexec.executor.execute_now import execute_by_hand
 
-from ..common.actions import Outcome
+from ..common.actions import Action, Outcome
 from ..common.forms import ConfirmForm, ReasonForm, RecalculateForm
 from .actions import JobAction
 
@@ -72,6 +72,8 @@ class ExecuteNow(JobAction):
         "retry."
     )
     dangerous = True
+    report = ngettext_lazy("%(count)d job executed.", "%(count)d jobs executed.", "count")
+    done = Action.done
 
     def applies(self, row: Any) -> bool:
         return not row.locked
@@ -92,9 +94,6 @@ class ExecuteNow(JobAction):
                 else:
                     outcome.failed[id] = failure.message
         return outcome
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d job executed.", "%(count)d jobs executed.", count) % {"count": count}
 
 
 class MoveToDeadLetters(JobAction):

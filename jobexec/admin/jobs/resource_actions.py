@@ -9,32 +9,17 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from jobexec import operations
-from jobexec.exceptions import JobExecError
 from jobexec.models import BreakerState
 from jobexec.operations.manage import resource_words
 
-from ..common.actions import Action, Outcome
+from ..common.actions import RowAction
 from ..common.forms import ConfirmForm, HoldForm, LimitsForm
 
 
-class ResourceAction(Action):
+class ResourceAction(RowAction):
     """An operation on resources, one at a time."""
 
     permission = "limit"
-
-    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        outcome = Outcome()
-        for name in list(queryset.values_list("pk", flat=True)):
-            try:
-                self.operate(name, using, data)
-                outcome.changed.append(name)
-            except JobExecError as error:
-                outcome.skipped[name] = str(error).rstrip(".")
-        return outcome
-
-    def operate(self, name: str, using: str, data: Mapping[str, Any]) -> None:
-        """Call the operation."""
-        raise NotImplementedError
 
 
 class SetLimits(ResourceAction):
@@ -53,8 +38,8 @@ class SetLimits(ResourceAction):
         found = list(queryset.order_by().values("limit", "rate")[:2])
         return found[0] if len(found) == 1 else {}
 
-    def operate(self, name: str, using: str, data: Mapping[str, Any]) -> None:
-        operations.set_resource_limits(name, using=using, **data)
+    def operate(self, key: str, using: str, data: Mapping[str, Any]) -> None:
+        operations.set_resource_limits(key, using=using, **data)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return resource_words.limited(count)
@@ -64,8 +49,8 @@ class _Hold(ResourceAction):
     form_class = HoldForm
     state: ClassVar[str]
 
-    def operate(self, name: str, using: str, data: Mapping[str, Any]) -> None:
-        operations.hold_resource(name, state=self.state, using=using, **data)
+    def operate(self, key: str, using: str, data: Mapping[str, Any]) -> None:
+        operations.hold_resource(key, state=self.state, using=using, **data)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return resource_words.held(count, self.state, data["until"])
@@ -98,8 +83,8 @@ class Release(ResourceAction):
     form_class = ConfirmForm
     warning = gettext_lazy("The hold ends and its breaker closes: its jobs start again.")
 
-    def operate(self, name: str, using: str, data: Mapping[str, Any]) -> None:
-        operations.release_resource(name, using=using)
+    def operate(self, key: str, using: str, data: Mapping[str, Any]) -> None:
+        operations.release_resource(key, using=using)
 
     def done(self, count: int, data: Mapping[str, Any]) -> str:
         return resource_words.released(count)

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from jobexec import operations
 from jobexec.exceptions import JobExecError
@@ -22,12 +22,10 @@ class DeleteMessages(DeletingAction):
 
     warning = gettext_lazy("No further job receives them. Jobs that have received them keep them.")
     name_column = "key"
+    report = ngettext_lazy("%(count)d message deleted.", "%(count)d messages deleted.", "count")
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         return Outcome(list(delete_messages(queryset.values_list("pk", flat=True), using=using)))
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d message deleted.", "%(count)d messages deleted.", count) % {"count": count}
 
 
 class PublishMessage(Action):
@@ -39,6 +37,11 @@ class PublishMessage(Action):
     form_class = PayloadForm
     name_column = "handler_type"
     warning = gettext_lazy("All jobs that wait for the same message receive it, not only the selected ones.")
+    report = ngettext_lazy(
+        "The message of %(count)d job published.",
+        "The messages of %(count)d jobs published.",
+        "count",
+    )
 
     def applies(self, row: Any) -> bool:
         return row.waits_for is not None
@@ -57,8 +60,3 @@ class PublishMessage(Action):
             except JobExecError as error:
                 outcome.skipped |= dict.fromkeys(ids, str(error).rstrip("."))
         return outcome
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext(
-            "The message of %(count)d job published.", "The messages of %(count)d jobs published.", count
-        ) % {"count": count}

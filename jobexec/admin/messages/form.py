@@ -14,16 +14,14 @@ from jobexec.exceptions import InvalidJob
 from jobexec.models import Message
 from jobexec.operations.values.messages import check_payload
 
-_JSON = {"rows": 6, "cols": 60, "class": "jobexec-json", "spellcheck": "false"}
+from ..common.forms import JSONField
 
 
 class PayloadForm(forms.Form):
     """The payload, and how long the message is kept."""
 
-    payload = forms.JSONField(
+    payload = JSONField(
         label=gettext_lazy("Payload"),
-        required=False,
-        widget=forms.Textarea(attrs=_JSON),
         help_text=gettext_lazy('What the jobs receive: JSON, for example {"approved": true}. Empty is null.'),
     )
     ttl = forms.CharField(

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy, pgettext
 from jobexec.exceptions import JobExecError
 from jobexec.models import BlockedJob, Message
 from jobexec.operations import publish_message
-from jobexec.sensitive import hide
+from jobexec.operations.values.messages import shown_payload
 
 from ..common import display, text_filters
 from ..common.base import TableAdmin
@@ -116,7 +116,7 @@ class MessageAdmin(OperationPermissions, TableAdmin):
 
     @admin.display(description=gettext_lazy("payload"))
     def content(self, row: Message) -> str | SafeString:
-        return display.json_text(hide(row.payload))
+        return display.json_text(shown_payload(row.payload))
 
     @admin.display(description=gettext_lazy("waiting jobs"))
     def waits(self, row: Message) -> str | SafeString:

@@ -10,13 +10,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from jobexec import operations
 from jobexec.models import Deployment, DeploymentRegistration, ExecutorNode
 
 from ..common import display
-from ..common.actions import Action, Outcome
+from ..common.actions import Action, Outcome, RowAction
 from ..common.base import TableAdmin
 from ..common.forms import ConfirmForm, NodeNameForm
 
@@ -26,7 +26,7 @@ else:
     TabularInline = admin.TabularInline
 
 
-class RegistrationAction(Action):
+class RegistrationAction(RowAction):
     """An action that asks for a node's name."""
 
     permission = "register"
@@ -37,20 +37,6 @@ class RegistrationAction(Action):
         registered = DeploymentRegistration.objects.using(using).values_list("node_name", flat=True)
         return sorted({*running.distinct(), *registered.distinct()})
 
-    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        outcome = Outcome()
-        for deployment in list(queryset.values_list("pk", flat=True)):
-            try:
-                self.operate(deployment, data["node_name"], using)
-                outcome.changed.append(deployment)
-            except Deployment.DoesNotExist:
-                outcome.skipped[deployment] = _("it no longer exists")
-        return outcome
-
-    def operate(self, deployment: str, node_name: str, using: str) -> None:
-        """Call the operation."""
-        raise NotImplementedError
-
 
 class Register(RegistrationAction):
     """Let a node take the deployment's jobs."""
@@ -58,17 +44,14 @@ class Register(RegistrationAction):
     name = "register"
     description = gettext_lazy("Register selected %(verbose_name_plural)s for a node…")
     label = gettext_lazy("Register for a node…")
+    report = ngettext_lazy(
+        "%(count)d deployment registered for %(node_name)s, which sees it at its next heartbeat.",
+        "%(count)d deployments registered for %(node_name)s, which sees them at its next heartbeat.",
+        "count",
+    )
 
-    def operate(self, deployment: str, node_name: str, using: str) -> None:
-        operations.register_deployment(deployment, node_name, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "%(count)d deployment registered for %(node_name)s, which sees it at its next heartbeat.",
-            "%(count)d deployments registered for %(node_name)s, which sees them at its next heartbeat.",
-            count,
-        )
-        return text % {"count": count, **data}
+    def operate(self, key: str, using: str, data: Mapping[str, Any]) -> None:
+        operations.register_deployment(key, data["node_name"], using=using)
 
 
 class Unregister(RegistrationAction):
@@ -78,17 +61,14 @@ class Unregister(RegistrationAction):
     description = gettext_lazy("Unregister selected %(verbose_name_plural)s for a node…")
     label = gettext_lazy("Unregister for a node…")
     warning = gettext_lazy("The node does not register them again when it restarts.")
+    report = ngettext_lazy(
+        "%(count)d deployment unregistered for %(node_name)s, including after a restart.",
+        "%(count)d deployments unregistered for %(node_name)s, including after a restart.",
+        "count",
+    )
 
-    def operate(self, deployment: str, node_name: str, using: str) -> None:
-        operations.unregister_deployment(deployment, node_name, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "%(count)d deployment unregistered for %(node_name)s, including after a restart.",
-            "%(count)d deployments unregistered for %(node_name)s, including after a restart.",
-            count,
-        )
-        return text % {"count": count, **data}
+    def operate(self, key: str, using: str, data: Mapping[str, Any]) -> None:
+        operations.unregister_deployment(key, data["node_name"], using=using)
 
 
 class RetireRegistrations(RegistrationAction):
@@ -98,17 +78,14 @@ class RetireRegistrations(RegistrationAction):
     description = gettext_lazy("Retire the registrations of selected %(verbose_name_plural)s for a node…")
     label = gettext_lazy("Retire registrations of a node…")
     warning = gettext_lazy("Only for a node that is gone. A node that starts with this name registers again.")
+    report = ngettext_lazy(
+        "%(count)d deployment no longer has a registration for %(node_name)s.",
+        "%(count)d deployments no longer have a registration for %(node_name)s.",
+        "count",
+    )
 
-    def operate(self, deployment: str, node_name: str, using: str) -> None:
-        operations.retire_registrations(node_name, [deployment], using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "%(count)d deployment no longer has a registration for %(node_name)s.",
-            "%(count)d deployments no longer have a registration for %(node_name)s.",
-            count,
-        )
-        return text % {"count": count, **data}
+    def operate(self, key: str, using: str, data: Mapping[str, Any]) -> None:
+        operations.retire_registrations(data["node_name"], [key], using=using)
 
 
 class Retire(Action):
@@ -123,13 +100,11 @@ class Retire(Action):
         "Deployments that jobs refer to or that a living node has are skipped. The registrations of the others are "
         "deleted with them."
     )
+    report = ngettext_lazy("%(count)d deployment retired.", "%(count)d deployments retired.", "count")
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         result = operations.retire_deployments(queryset.values_list("pk", flat=True), using=using)
         return Outcome(result.changed, {id: _(reason) for id, reason in result.skipped.items()})
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d deployment retired.", "%(count)d deployments retired.", count) % {"count": count}
 
     def respond(self, modeladmin: TableAdmin, request: HttpRequest) -> HttpResponse | None:
         return None  # its page is gone

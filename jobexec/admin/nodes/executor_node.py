@@ -13,7 +13,7 @@ from django.urls import path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from jobexec import operations
 from jobexec.models import ExclusiveLock, ExecutorNode
@@ -33,18 +33,15 @@ class Control(Action):
     permission = "control"
     form_class: type[ConfirmForm] | None = ConfirmForm
     verb: ClassVar[Callable[..., OperationResult]]
+    report = ngettext_lazy(
+        "%(count)d node will follow at its next heartbeat.",
+        "%(count)d nodes will follow at their next heartbeats.",
+        "count",
+    )
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         result = type(self).verb(list(queryset.values_list("pk", flat=True)), using=using)
         return Outcome(result.changed, {name: _(reason) for name, reason in result.skipped.items()})
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        text = ngettext(
-            "%(count)d node will follow at its next heartbeat.",
-            "%(count)d nodes will follow at their next heartbeats.",
-            count,
-        )
-        return text % {"count": count}
 
 
 class Pause(Control):

@@ -21,6 +21,7 @@ from jobexec.operations.schedules.manage import upcoming
 from jobexec.redaction import redact
 from jobexec.sensitive import HIDDEN, hide
 
+from ..common.forms import JSONField
 from ..common.tenancy import COLUMN
 
 #: How the process instances of batches begin, of which users limited to some tenants may make no jobs: a handler would
@@ -35,7 +36,7 @@ EXPRESSIONS = (
 )
 
 
-class IndentedJSONField(forms.JSONField):
+class IndentedJSONField(JSONField):
     """Indented JSON."""
 
     def prepare_value(self, value: Any) -> Any:
@@ -45,8 +46,7 @@ class IndentedJSONField(forms.JSONField):
 
 
 def _json(label: Any, help_text: Any, initial: Any, rows: int) -> IndentedJSONField:
-    area = forms.Textarea(attrs={"rows": rows, "cols": 60, "class": "jobexec-json", "spellcheck": "false"})
-    return IndentedJSONField(label=label, help_text=help_text, initial=initial, required=False, widget=area)
+    return IndentedJSONField(label=label, help_text=help_text, initial=initial, rows=rows)
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -454,6 +454,43 @@ class CancelProcessInstanceResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class ModifyProcessInstanceRequest(_message.Message):
+    __slots__ = ("processInstanceKey", "activateInstructions", "terminateInstructions", "operationReference")
+    class ActivateInstruction(_message.Message):
+        __slots__ = ("elementId", "ancestorElementInstanceKey", "variableInstructions")
+        ELEMENTID_FIELD_NUMBER: _ClassVar[int]
+        ANCESTORELEMENTINSTANCEKEY_FIELD_NUMBER: _ClassVar[int]
+        VARIABLEINSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
+        elementId: str
+        ancestorElementInstanceKey: int
+        variableInstructions: _containers.RepeatedCompositeFieldContainer[ModifyProcessInstanceRequest.VariableInstruction]
+        def __init__(self, elementId: _Optional[str] = ..., ancestorElementInstanceKey: _Optional[int] = ..., variableInstructions: _Optional[_Iterable[_Union[ModifyProcessInstanceRequest.VariableInstruction, _Mapping]]] = ...) -> None: ...
+    class VariableInstruction(_message.Message):
+        __slots__ = ("variables", "scopeId")
+        VARIABLES_FIELD_NUMBER: _ClassVar[int]
+        SCOPEID_FIELD_NUMBER: _ClassVar[int]
+        variables: str
+        scopeId: str
+        def __init__(self, variables: _Optional[str] = ..., scopeId: _Optional[str] = ...) -> None: ...
+    class TerminateInstruction(_message.Message):
+        __slots__ = ("elementInstanceKey",)
+        ELEMENTINSTANCEKEY_FIELD_NUMBER: _ClassVar[int]
+        elementInstanceKey: int
+        def __init__(self, elementInstanceKey: _Optional[int] = ...) -> None: ...
+    PROCESSINSTANCEKEY_FIELD_NUMBER: _ClassVar[int]
+    ACTIVATEINSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
+    TERMINATEINSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONREFERENCE_FIELD_NUMBER: _ClassVar[int]
+    processInstanceKey: int
+    activateInstructions: _containers.RepeatedCompositeFieldContainer[ModifyProcessInstanceRequest.ActivateInstruction]
+    terminateInstructions: _containers.RepeatedCompositeFieldContainer[ModifyProcessInstanceRequest.TerminateInstruction]
+    operationReference: int
+    def __init__(self, processInstanceKey: _Optional[int] = ..., activateInstructions: _Optional[_Iterable[_Union[ModifyProcessInstanceRequest.ActivateInstruction, _Mapping]]] = ..., terminateInstructions: _Optional[_Iterable[_Union[ModifyProcessInstanceRequest.TerminateInstruction, _Mapping]]] = ..., operationReference: _Optional[int] = ...) -> None: ...
+
+class ModifyProcessInstanceResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class SetVariablesRequest(_message.Message):
     __slots__ = ("elementInstanceKey", "variables", "local", "operationReference")
     ELEMENTINSTANCEKEY_FIELD_NUMBER: _ClassVar[int]

@@ -94,6 +94,11 @@ class GatewayStub(object):
                 request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CancelProcessInstanceRequest.SerializeToString,
                 response_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CancelProcessInstanceResponse.FromString,
                 )
+        self.ModifyProcessInstance = channel.unary_unary(
+                '/gateway_protocol.Gateway/ModifyProcessInstance',
+                request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.ModifyProcessInstanceRequest.SerializeToString,
+                response_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.ModifyProcessInstanceResponse.FromString,
+                )
         self.SetVariables = channel.unary_unary(
                 '/gateway_protocol.Gateway/SetVariables',
                 request_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.SetVariablesRequest.SerializeToString,
@@ -217,6 +222,13 @@ class GatewayServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ModifyProcessInstance(self, request, context):
+        """End elements of a running process and begin others, in one step.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetVariables(self, request, context):
         """Set variables of a process, or of the element of one of its jobs or user tasks.
         """
@@ -313,6 +325,11 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.CancelProcessInstance,
                     request_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CancelProcessInstanceRequest.FromString,
                     response_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CancelProcessInstanceResponse.SerializeToString,
+            ),
+            'ModifyProcessInstance': grpc.unary_unary_rpc_method_handler(
+                    servicer.ModifyProcessInstance,
+                    request_deserializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.ModifyProcessInstanceRequest.FromString,
+                    response_serializer=jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.ModifyProcessInstanceResponse.SerializeToString,
             ),
             'SetVariables': grpc.unary_unary_rpc_method_handler(
                     servicer.SetVariables,
@@ -603,6 +620,23 @@ class Gateway(object):
         return grpc.experimental.unary_unary(request, target, '/gateway_protocol.Gateway/CancelProcessInstance',
             jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CancelProcessInstanceRequest.SerializeToString,
             jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.CancelProcessInstanceResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ModifyProcessInstance(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/gateway_protocol.Gateway/ModifyProcessInstance',
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.ModifyProcessInstanceRequest.SerializeToString,
+            jobexec_dot_gateways_dot_grpc_dot_gateway__pb2.ModifyProcessInstanceResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,14 +10,24 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from jobexec.encryption import envelope_of, key_of, needs_renewal, newest_key, renewed, renewed_result
+from jobexec.encryption import (
+    envelope_of,
+    key_of,
+    needs_renewal,
+    newest_key,
+    renewed,
+    renewed_result,
+    stored_payload,
+    unseal_payload,
+)
 from jobexec.exceptions import DecryptionFailed, NotDecryptableYet
-from jobexec.models import JOB_TABLES, AbstractJob, Batch, TaskResult
+from jobexec.models import JOB_TABLES, AbstractJob, Batch, Message, TaskResult
 from jobexec.models.batch import JOBS
 
 from ..audit import audited, note_rows, part
 from ..sql.locks import lock_rows
 from ..targets.for_each import OperationResult, Target, database_of, for_each
+from ..values.messages import renewed as renewed_message
 from .bulk import lock_page
 
 _PAGE = 200
@@ -24,7 +35,7 @@ _PAGE = 200
 
 @audited
 def reencrypt(target: Target, plain: bool = False, *, using: str | None = None) -> OperationResult:
-    """Encrypt the arguments of jobs with the newest key of ENCRYPTION_KEYS, if another one encrypts them.
+    """Encrypt arguments and received messages of jobs with the newest key of ENCRYPTION_KEYS, if another encrypts them.
 
     Jobs that are not encrypted are left alone, unless ``plain``. Jobs may run in the meantime. One that cannot be
     decrypted is skipped, with the reason. Raises :class:`~jobexec.exceptions.InvalidJob` without a key.
@@ -35,11 +46,14 @@ def reencrypt(target: Target, plain: bool = False, *, using: str | None = None) 
 
 
 def _row(plain: bool, row: AbstractJob) -> str | None:
+    changes: dict[str, Any] = {}
     if needs_renewal(row.handler_configuration, plain):
-        configuration = renewed(row.handler_configuration, row.handler_type, row.pk)
+        changes["handler_configuration"] = renewed(row.handler_configuration, row.handler_type, row.pk)
+    if row.message and needs_renewal(json.loads(row.message)["payload"], plain):
+        changes["message"] = renewed_message(row.message)
+    if changes:
         # Without a new revision: a run has read its arguments, or reads them as they are then.
-        table = type(row)._base_manager.using(row._state.db or "default")
-        table.filter(pk=row.pk).update(handler_configuration=configuration)
+        type(row)._base_manager.using(row._state.db or "default").filter(pk=row.pk).update(**changes)
     return None
 
 
@@ -57,7 +71,7 @@ def _rows(using: str, table: type[AbstractJob], ids: list[UUID], plain: bool) ->
 
 @audited
 def reencrypt_results(*, using: str) -> OperationResult:
-    """Encrypt the results of all tasks with the newest key, and the calls that follow batches of jobs, page by page.
+    """Encrypt the results of all tasks with the newest key, the calls that follow batches of jobs, and kept messages.
 
     Those that are not encrypted stay so.
     """
@@ -66,6 +80,7 @@ def reencrypt_results(*, using: str) -> OperationResult:
     for stored in (
         _Stored(TaskResult.objects.using(using), ("handler_configuration", "return_value"), list, _result),
         _Stored(Batch.objects.using(using).filter(type=JOBS), ("arguments",), _configurations, _calls),
+        _Stored(Message.objects.using(using), ("payload",), list, _payload),
     ):
         _every(using, stored, result)
     return result
@@ -82,7 +97,7 @@ class _Stored(NamedTuple):
 
 def _every(using: str, stored: _Stored, result: OperationResult) -> None:
     found = stored.rows.order_by("pk").values_list("pk", *stored.columns)
-    last: UUID | None = None
+    last: Any = None
     while page := list((found if last is None else found.filter(pk__gt=last))[:_PAGE]):
         last = page[-1][0]
         old = [
@@ -123,6 +138,10 @@ def _calls(row: Batch) -> dict[str, Any]:
         if envelope_of(call["configuration"]):
             call["configuration"] = renewed(call["configuration"], call["handler"], UUID(call["id"]))
     return {"arguments": row.arguments}
+
+
+def _payload(row: Message) -> dict[str, Any]:
+    return {"payload": stored_payload(unseal_payload(row.payload, row.pk), row.pk)}
 
 
 def _configurations(values: Sequence[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from django.db import OperationalError, router
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.conf.messages import LENGTH, TENANT_LENGTH, check_duration, check_key, check_name, check_text
+from jobexec.encryption import stored_payload
 from jobexec.exceptions import InvalidJob, TooManyMessages
 from jobexec.json_values import shown
 from jobexec.models import Message
@@ -57,9 +58,10 @@ def publish_message(
     later. Without it, only jobs that wait already receive the message. If a message with the same ``message_id`` is
     kept for the same name, key and tenant, this returns that message with ``is_duplicate`` and writes nothing.
 
-    ``payload`` is JSON, at most MESSAGE_MAX_PAYLOAD bytes. Raises :class:`~jobexec.exceptions.InvalidJob` before
-    anything is written, and :class:`~jobexec.exceptions.TooManyMessages` for a message that would be kept beside
-    MESSAGE_MAX_KEPT others of its tenant.
+    ``payload`` is JSON, at most MESSAGE_MAX_PAYLOAD bytes; a key in ENCRYPTION_KEYS encrypts it. Raises
+    :class:`~jobexec.exceptions.InvalidJob` before anything is written, and
+    :class:`~jobexec.exceptions.TooManyMessages` for a message that would be kept beside MESSAGE_MAX_KEPT others of its
+    tenant.
     """
     database = using or router.db_for_write(Message)
     settings = get_settings()
@@ -103,7 +105,7 @@ def _kept_for(ttl: Any) -> timedelta | None:
 def _insert(using: str, row: Message, now: datetime) -> Message | None:
     """Insert the row, unless a message with its message id is kept: then return that."""
     (row.pk,) = next_keys(using, 1)
-    row._state.db = using
+    row._state.db, row.payload = using, stored_payload(row.payload, row.pk)
     if row.message_id is None:
         row.save(using=using, force_insert=True)
         return None
@@ -162,9 +164,3 @@ def _check_room(using: str, tenant_id: str) -> None:
     if seen[1]:
         of = f" of tenant {tenant_id!r}" if tenant_id else ""
         raise TooManyMessages(f"{most:,} messages{of} are already kept (setting MESSAGE_MAX_KEPT).")
-
-
-def forget_rooms() -> None:
-    """Count again; for tests."""
-    with _rooms.lock:
-        _rooms.seen.clear()

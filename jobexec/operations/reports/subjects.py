@@ -34,7 +34,7 @@ from ..sql.time_buckets import floor, sums_by_slot
 from ..values.histogram import KEYS
 from .counts import COUNT_LIMIT, CappedCount, estimated_rows
 from .meters import JOB_BACKLOG, JOB_BACKLOG_SAMPLES, JOB_FAILED, JOB_SUCCESSFUL, RUNS_OF, Counts
-from .throughput import Times, times_of
+from .throughput import Runs, step_of, times_of
 
 #: The kinds of subjects, with the column of jobs that names one.
 KINDS = {"handler": "handler_type", "category": "category", "tenant": "tenant_id"}
@@ -48,13 +48,6 @@ LATEST = 10_000
 #: Among how many jobs of each table the resources of a subject are looked for.
 MOST_WITH_RESOURCE = 2000
 _MANY = 2  # an estimate of fewer than so many times COUNT_LIMIT says no more than the count
-
-#: The steps for a period up to a length; older rows of the meter log cover a quarter of an hour.
-_STEPS = (
-    (timedelta(hours=2), timedelta(minutes=1)),
-    (timedelta(days=2), timedelta(minutes=15)),
-    (timedelta.max, timedelta(hours=6)),
-)
 
 
 def meter_of(kind: str, value: str) -> str:
@@ -79,32 +72,6 @@ def counts_of_subjects(runs: Mapping[tuple[str, str, str], Sequence[int]]) -> Co
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
-    """The runs of a subject in each step since a moment, and the durations of the successful ones in seconds."""
-
-    since: datetime
-    step: timedelta
-    succeeded: list[int]
-    failed: list[int]
-    run: Times
-
-    @property
-    def all_succeeded(self) -> int:
-        """The number of successful runs."""
-        return sum(self.succeeded)
-
-    @property
-    def all_failed(self) -> int:
-        """The number of failed attempts."""
-        return sum(self.failed)
-
-    @property
-    def per_second(self) -> float:
-        """How many runs there were in each second of the period."""
-        return (self.all_succeeded + self.all_failed) / (len(self.succeeded) * self.step.total_seconds())
-
-
-@dataclass(frozen=True, slots=True)
 class GroupShare:
     """A group of failures, and how many open incidents of the subject belong to it."""
 
@@ -122,7 +89,7 @@ class Standing:
 
 def runs_of(using: str, kind: str, value: str, now: datetime, period: timedelta) -> Runs:
     """The runs of a subject in the last ``period``, in one statement."""
-    step = next(step for most, step in _STEPS if period <= most)
+    step = step_of(period)
     since = floor(now - period, step)
     rows = MeterLog.objects.using(using).filter(name=meter_of(kind, value), timestamp__gte=since, timestamp__lt=now)
     counts: list[Counter[str]] = [Counter() for _ in range(-(-(now - since) // step))]
@@ -193,7 +160,7 @@ def split_by(using: str, by: str, now: datetime, period: timedelta, names: Seque
 
     ``names`` are the categories. Rows of nodes are kept apart for two hours only.
     """
-    step = next(step for most, step in _STEPS if period <= most)
+    step = step_of(period)
     since = floor(now - period, step)
     rows = MeterLog.objects.using(using).filter(timestamp__gte=since, timestamp__lt=now)
     if by == "category":
@@ -244,7 +211,7 @@ def backlog_over_time(
     Nodes sample about once in a step, so a single step without a sample is like the one before. Where nothing waits,
     they write no samples.
     """
-    step = next(step for most, step in _STEPS if period <= most)
+    step = step_of(period)
     since = floor(now - period, step)
     rows = MeterLog.objects.using(using).filter(
         name__in=(JOB_BACKLOG, JOB_BACKLOG_SAMPLES), timestamp__gte=since, timestamp__lt=now

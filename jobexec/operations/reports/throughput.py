@@ -40,14 +40,13 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """The jobs that an engine executed in a period."""
+class Runs:
+    """The runs in each step since a moment, and how long the successful ones took."""
 
-    succeeded: list[int]
-    failed: list[int]
     since: datetime
     step: timedelta
-    wait: Times
+    succeeded: list[int]
+    failed: list[int]
     run: Times
 
     @property
@@ -62,9 +61,26 @@ class Traffic:
 
     @property
     def per_second(self) -> float:
+        """How many runs there were in each second of the period."""
+        return (self.all_succeeded + self.all_failed) / (len(self.succeeded) * self.step.total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic(Runs):
+    """The runs of an engine in a period, and how long their jobs had waited."""
+
+    wait: Times
+
+    @property
+    def per_second(self) -> float:
         """How many jobs were completed per second lately. The step that has just begun does not count."""
         lately = self.succeeded[:-1][-max(1, _LATELY // self.step) :]
         return sum(lately) / (len(lately) * self.step.total_seconds()) if lately else 0.0
+
+
+def step_of(period: timedelta) -> timedelta:
+    """The length of the steps in which counts of a period are shown."""
+    return next(step for most, step, _ in _STEPS if period <= most)
 
 
 def traffic(using: str, now: datetime, period: timedelta) -> Traffic:

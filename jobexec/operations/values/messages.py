@@ -9,9 +9,11 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 
 from jobexec.conf import get_settings
+from jobexec.encryption import envelope_of, key_of, shown_envelope, stored_payload, unseal_payload
 from jobexec.exceptions import InvalidJob
 from jobexec.json_values import check_json
 from jobexec.models import Message
+from jobexec.sensitive import HIDDEN, hide
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +31,43 @@ class ReceivedMessage:
 
     @classmethod
     def read(cls, text: str) -> ReceivedMessage:
-        """Read what :func:`as_text` has written into a row."""
-        return cls(**json.loads(text))
+        """Read what :func:`as_text` has written into a row.
+
+        Raises :class:`~jobexec.exceptions.DecryptionFailed` and :class:`~jobexec.exceptions.NotDecryptableYet`.
+        """
+        found = json.loads(text)
+        return cls(**{**found, "payload": unseal_payload(found["payload"], found["number"])})
 
 
 def as_text(message: Message) -> str:
     """A message in the rows of the jobs that receive it."""
     received = {"name": message.name, "key": message.key, "payload": message.payload, "id": message.message_id}
     return json.dumps({**received, "number": message.pk}, cls=DjangoJSONEncoder)
+
+
+def renewed(text: str) -> str:
+    """What :func:`as_text` has written, encrypted with the newest key. Raises as :meth:`ReceivedMessage.read`."""
+    found = json.loads(text)
+    number = found["number"]
+    payload = stored_payload(unseal_payload(found["payload"], number), number)
+    return json.dumps({**found, "payload": payload}, cls=DjangoJSONEncoder)
+
+
+def shown_message(text: str) -> Any:
+    """What :func:`as_text` has written, for display; nothing of what cannot be read."""
+    try:
+        found = json.loads(text)
+        return {**hide(found), "payload": shown_payload(found["payload"])}
+    except (ValueError, RecursionError, TypeError, LookupError):
+        return HIDDEN
+
+
+def shown_payload(payload: Any) -> Any:
+    """A stored payload for display: without sensitive values, and nothing of one that is encrypted."""
+    if key_of(payload) is not None:
+        return shown_envelope(payload)
+    envelope = envelope_of(payload)
+    return hide(payload if envelope is None else envelope.get("value"))
 
 
 def check_payload(value: Any) -> None:

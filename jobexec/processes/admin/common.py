@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
-from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.admin.utils import quote, unquote
@@ -17,7 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from jobexec.admin.common import display
-from jobexec.admin.common.actions import Action, Outcome
+from jobexec.admin.common.actions import RowAction
 from jobexec.admin.common.base import TableAdmin
 from jobexec.admin.common.batching import BATCH_ABOVE, is_large
 from jobexec.exceptions import JobExecError
@@ -109,8 +107,10 @@ def process_of(using: str, definition: str) -> Process | None:
         return None
 
 
-class RowAction(Action):
-    """An operation on rows, one at a time; what refuses one leaves the others alone."""
+class ProcessAction(RowAction):
+    """Only operations that run in the background are made on very many rows."""
+
+    refusals = (JobExecError, StepError)
 
     def __call__(self, modeladmin: TableAdmin, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         if not self.in_background and is_large(request, queryset):
@@ -118,20 +118,6 @@ class RowAction(Action):
             modeladmin.message_user(request, text, messages.ERROR)
             return None
         return super().__call__(modeladmin, request, queryset)
-
-    def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
-        outcome = Outcome()
-        for key in list(queryset.values_list("pk", flat=True)):
-            try:
-                self.operate(key, using, data)
-                outcome.changed.append(key)
-            except (JobExecError, StepError) as error:
-                outcome.skipped[key] = str(error).rstrip(".")
-        return outcome
-
-    def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
-        """Call the operation."""
-        raise NotImplementedError
 
 
 def state_badge(state: str, label: Any) -> SafeString:

@@ -14,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.http import content_disposition_header
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from jobexec.admin.common import display
 from jobexec.admin.common.actions import Outcome
@@ -30,7 +30,7 @@ from ..operations.statistics import Runs
 from ..picture.overlay import HOTTEST, Overlay, Standing, standing
 from ..store import definitions
 from ..store.suspensions import suspended_definitions
-from .common import DrawnAdmin, RowAction, named, suspended_beside
+from .common import DrawnAdmin, ProcessAction, named, suspended_beside
 from .forms import StartForm
 from .instance_actions import to_started
 from .suspending import ActivateDefinition, SuspendDefinition
@@ -38,13 +38,18 @@ from .suspending import ActivateDefinition, SuspendDefinition
 _VERSIONS = 50
 
 
-class Start(RowAction):
+class Start(ProcessAction):
     """Start an instance of this version."""
 
     name = permission = "start"
     description = gettext_lazy("Start an instance of selected %(verbose_name_plural)s…")
     label = gettext_lazy("Start an instance…")
     form_class = StartForm
+    report = ngettext_lazy(
+        "%(count)d process instance was started.",
+        "%(count)d process instances were started.",
+        "count",
+    )
 
     def perform_for(
         self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
@@ -64,11 +69,6 @@ class Start(RowAction):
         outcome = super().perform(queryset.exclude(version=None), using, data)
         outcome.skipped |= dict.fromkeys(flows, reason)
         return outcome
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext(
-            "%(count)d process instance was started.", "%(count)d process instances were started.", count
-        ) % {"count": count}
 
     def respond(self, modeladmin: Any, request: HttpRequest) -> HttpResponse | None:
         return to_started(modeladmin, request) or super().respond(modeladmin, request)

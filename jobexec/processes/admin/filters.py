@@ -13,6 +13,7 @@ from jobexec.admin.common.filters import YesNoFilter
 from jobexec.admin.common.text_filters import TextFilter
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import as_id
+from jobexec.json_values import read_json
 from jobexec.models import DeadLetterJob
 from jobexec.sensitive import HIDDEN, hide
 
@@ -146,8 +147,8 @@ class VariableFilter(TextFilter):
 def read_value(text: str) -> Any:
     """JSON, or a text."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         return text.strip()
 
 

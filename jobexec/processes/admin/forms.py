@@ -12,16 +12,13 @@ from django import forms
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy
 
+from jobexec.admin.common.forms import JSONField
 from jobexec.admin.common.forms import RetriesForm as JobRetriesForm
 
 from ..engine.inputs import Change, Command
 
 #: Choices that a field shows without scrolling.
 _SHOWN = 8
-
-
-def _json(**options: Any) -> forms.JSONField:
-    return forms.JSONField(widget=forms.Textarea(attrs={"rows": 6, "cols": 60, "class": "jobexec-json"}), **options)
 
 
 def _elements(label: Any, text: Any) -> forms.MultipleChoiceField:
@@ -36,8 +33,7 @@ def _elements(label: Any, text: Any) -> forms.MultipleChoiceField:
 class VariablesForm(forms.Form):
     """Variables as a JSON object."""
 
-    variables = _json(
-        required=False,
+    variables = JSONField(
         initial=dict,
         label=gettext_lazy("Variables"),
         help_text=gettext_lazy('A JSON object, for example {"approved": true}.'),
@@ -115,8 +111,7 @@ class VariableForm(forms.Form):
     """One variable of an instance."""
 
     name = forms.CharField(max_length=255, label=gettext_lazy("Name"))
-    value = _json(
-        required=False,
+    value = JSONField(
         label=gettext_lazy("Value"),
         help_text=gettext_lazy('As JSON: 5, "text", true, null, [1, 2] or {"a": 1}.'),
     )

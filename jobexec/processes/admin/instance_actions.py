@@ -10,7 +10,7 @@ from django import forms
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from jobexec import operations
 from jobexec.admin.common.actions import Outcome
@@ -26,14 +26,14 @@ from ..models import Execution, ProcessInstance
 from ..operations.instances import cancel, set_variables
 from ..operations.many import cancel_all
 from ..operations.modify import modify_instance, restart
-from .common import ProcessTableAdmin, RowAction, named, process_of
+from .common import ProcessAction, ProcessTableAdmin, named, process_of
 from .forms import ElementsForm, ModifyForm, ReasonForm, RetryForm, VariableForm, with_choices
 
 #: Definitions of the selected instances, and arrivals at an element, whose choices a form offers.
 _DEFINITIONS = _ARRIVALS = 20
 
 
-class Cancel(RowAction):
+class Cancel(ProcessAction):
     """Cancel instances, with all that they called."""
 
     name = "cancel"
@@ -46,6 +46,11 @@ class Cancel(RowAction):
     name_column = "business_key"
 
     in_background = True
+    report = ngettext_lazy(
+        "%(count)d process instance was cancelled.",
+        "%(count)d process instances were cancelled.",
+        "count",
+    )
 
     def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
         cancel(key, data["reason"], using=using)
@@ -54,13 +59,8 @@ class Cancel(RowAction):
         made = cancel_all(queryset, data["reason"], user=user)
         return Batch.objects.using(queryset.db).get(pk=made.id)
 
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext(
-            "%(count)d process instance was cancelled.", "%(count)d process instances were cancelled.", count
-        ) % {"count": count}
 
-
-class Modify(RowAction):
+class Modify(ProcessAction):
     """Modify running instances."""
 
     name = permission = "modify"
@@ -73,6 +73,11 @@ class Modify(RowAction):
         "nothing left to do is cancelled."
     )
     name_column = "business_key"
+    report = ngettext_lazy(
+        "%(count)d process instance was modified.",
+        "%(count)d process instances were modified.",
+        "count",
+    )
 
     def form_for(self, queryset: QuerySet[Any]) -> type[forms.Form] | None:
         processes = _processes(queryset)
@@ -86,13 +91,8 @@ class Modify(RowAction):
     def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
         modify_instance(key, data["commands"], data["reason"], using=using)
 
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext(
-            "%(count)d process instance was modified.", "%(count)d process instances were modified.", count
-        ) % {"count": count}
 
-
-class Restart(RowAction):
+class Restart(ProcessAction):
     """Restart instances that have ended."""
 
     name = permission = "restart"
@@ -104,6 +104,11 @@ class Restart(RowAction):
         "ended with and the variables below. If you choose no element, it begins at its start event."
     )
     name_column = "business_key"
+    report = ngettext_lazy(
+        "%(count)d process instance was started.",
+        "%(count)d process instances were started.",
+        "count",
+    )
 
     def form_for(self, queryset: QuerySet[Any]) -> type[forms.Form] | None:
         processes = _processes(queryset)
@@ -121,11 +126,6 @@ class Restart(RowAction):
     def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
         chosen: dict[str, Any] = {name: data[name] for name in ("before", "after", "variables", "user")}
         data["request"].jobexec_started = restart(key, using=using, **chosen).pk
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext(
-            "%(count)d process instance was started.", "%(count)d process instances were started.", count
-        ) % {"count": count}
 
     def respond(self, modeladmin: Any, request: HttpRequest) -> HttpResponse | None:
         return to_started(modeladmin, request) or super().respond(modeladmin, request)
@@ -183,7 +183,7 @@ def _labelled(process: Process, element: str) -> str:
     return name if name == element else f"{name} ({element})"
 
 
-class Retry(RowAction):
+class Retry(ProcessAction):
     """Requeue the dead letters of instances, each of which is an incident."""
 
     name = "retry"
@@ -192,6 +192,7 @@ class Retry(RowAction):
     label = gettext_lazy("Retry its incidents…")
     form_class = RetryForm
     name_column = "business_key"
+    report = ngettext_lazy("%(count)d incident is retried.", "%(count)d incidents are retried.", "count")
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         outcome = Outcome()
@@ -206,11 +207,8 @@ class Retry(RowAction):
                 outcome.skipped[key] = _("it has no incident")
         return outcome
 
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d incident is retried.", "%(count)d incidents are retried.", count) % {"count": count}
 
-
-class SetVariable(RowAction):
+class SetVariable(ProcessAction):
     """Set one variable."""
 
     name = "set_variable"
@@ -220,13 +218,11 @@ class SetVariable(RowAction):
     form_class = VariableForm
     warning = gettext_lazy("A running process reads the new value at its next step.")
     name_column = "business_key"
+    report = ngettext_lazy(
+        "The variable %(name)s of %(count)d process instance was set.",
+        "The variable %(name)s of %(count)d process instances was set.",
+        "count",
+    )
 
     def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
         set_variables(key, {data["name"]: data["value"]}, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext(
-            "The variable %(name)s of %(count)d process instance was set.",
-            "The variable %(name)s of %(count)d process instances was set.",
-            count,
-        ) % {"count": count, "name": data["name"]}

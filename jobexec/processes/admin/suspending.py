@@ -24,13 +24,13 @@ from ..models import ProcessDefinition, ProcessInstance
 from ..models.instance import RUNNING
 from ..operations.suspend import activate, suspend
 from ..store.suspensions import refusal_of_start, suspension_of
-from .common import RowAction
+from .common import ProcessAction
 
 #: Definitions of which the question says how many instances they have.
 _COUNTED = 10
 
 
-class Suspend(RowAction):
+class Suspend(ProcessAction):
     """Suspend instances, immediately or from a date."""
 
     name = permission = "suspend"
@@ -55,7 +55,7 @@ class Suspend(RowAction):
         return text % {"count": count, "dates": period(data)}
 
 
-class Activate(RowAction):
+class Activate(ProcessAction):
     """Undo that, now or at a date."""
 
     name = "activate"
@@ -129,7 +129,7 @@ def scope_of(row: ProcessDefinition, data: Mapping[str, Any]) -> dict[str, Any]:
     return {"tenant_id": row.tenant_id} if row.tenant_id or data["restricted"] else {}
 
 
-class OfDefinitions(RowAction):
+class OfDefinitions(ProcessAction):
     """An action on definitions, with the number of affected instances."""
 
     name_column = "key"

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from jobexec.admin.common import display
 from jobexec.admin.common.actions import Outcome
@@ -22,18 +22,19 @@ from jobexec.admin.common.text_filters import TextFilter
 from ..models import ProcessInstance, TaskCandidate, UserTask
 from ..operations.user_tasks import claim, complete, release
 from ..store.columns import key_of
-from .common import ProcessTableAdmin, RowAction
+from .common import ProcessAction, ProcessTableAdmin
 from .forms import VariablesForm
 from .task_form import form_of
 
 
-class Claim(RowAction):
+class Claim(ProcessAction):
     """Become the assignee."""
 
     name = "claim"
     permission = "complete"
     description = gettext_lazy("Claim selected %(verbose_name_plural)s")
     label = gettext_lazy("Claim")
+    report = ngettext_lazy("%(count)d task claimed.", "%(count)d tasks claimed.", "count")
 
     def perform_for(
         self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
@@ -43,23 +44,18 @@ class Claim(RowAction):
     def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
         claim(key, data["user"], using=using)
 
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d task claimed.", "%(count)d tasks claimed.", count) % {"count": count}
 
-
-class Release(RowAction):
+class Release(ProcessAction):
     """Give tasks back to their candidates."""
 
     name = "release"
     permission = "complete"
     description = gettext_lazy("Release selected %(verbose_name_plural)s")
     label = gettext_lazy("Release")
+    report = ngettext_lazy("%(count)d task released.", "%(count)d tasks released.", "count")
 
     def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
         release(key, using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d task released.", "%(count)d tasks released.", count) % {"count": count}
 
 
 class Complete(Claim):
@@ -70,6 +66,7 @@ class Complete(Claim):
     label = gettext_lazy("Complete…")
     form_class = VariablesForm
     name_column = "name"
+    report = ngettext_lazy("%(count)d task was completed.", "%(count)d tasks were completed.", "count")
 
     def form_for(self, queryset: QuerySet[Any]) -> type[forms.Form] | None:
         """The form of the task's model, if it is one task."""
@@ -78,9 +75,6 @@ class Complete(Claim):
 
     def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
         complete(key, data["variables"] or {}, user=data["user"], using=using)
-
-    def done(self, count: int, data: Mapping[str, Any]) -> str:
-        return ngettext("%(count)d task was completed.", "%(count)d tasks were completed.", count) % {"count": count}
 
 
 class MineFilter(YesNoFilter):

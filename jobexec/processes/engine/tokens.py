@@ -87,6 +87,9 @@ class Tokens:
         self._written: dict[tuple[UUID, str], None] = {}
         self._gone: list[UUID] = []
         self._jobs: dict[UUID, Job] = {}
+        #: The trace to which the present event belongs, and those of the jobs and subscriptions that events have made.
+        self.trace = ""
+        self.traces: dict[UUID, str] = {}
         self._tasks: dict[UUID, UserTask] = {}
         self._armed: dict[UUID, list[Armed]] = {}
         for row in self.subscriptions.values():
@@ -206,11 +209,17 @@ class Tokens:
 
     def subscribe(self, subscription: Subscription) -> None:
         self.subscriptions[subscription.id] = subscription
+        self._trace(subscription.id)
         self._armed.setdefault(subscription.owner, []).append(subscription)
 
     def add_job(self, job: Job) -> None:
         self._jobs[job.id] = job
+        self._trace(job.id)
         self._armed.setdefault(job.owner, []).append(job)
+
+    def _trace(self, id: UUID) -> None:
+        if self.trace:
+            self.traces[id] = self.trace
 
     def add_task(self, task: UserTask) -> None:
         self._tasks[task.id] = task

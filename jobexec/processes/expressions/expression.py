@@ -12,7 +12,7 @@ from .errors import EvaluationError
 from .evaluate import EMPTY, EvaluationContext, Rules, evaluate
 from .feel_functions import FEEL_FUNCTIONS
 from .functions import JUEL_FUNCTIONS
-from .tree import Call, Literal, Node, walk
+from .tree import Call, Node, walk
 from .values import Value, kind
 
 
@@ -40,10 +40,6 @@ class ParsedExpression:
     language: str
     tree: Node
     functions: frozenset[str]
-
-    @property
-    def is_constant(self) -> bool:
-        return isinstance(self.tree, Literal)
 
     def evaluate(self, variables: Mapping[str, Value], context: EvaluationContext = EMPTY) -> Value:
         """The value with these variables. A mapping is asked for single names, by ``variables[name]``.

@@ -19,11 +19,13 @@ from jobexec.gateways.grpc.service import Call
 from jobexec.operations.audit import acting
 from jobexec.operations.external.types import Caller
 
+from ..engine.exceptions import StepError
 from ..engine.inputs import Change
 from ..models import ProcessDefinition, ProcessInstance
 from ..operations.deploy import Deployed
 from ..operations.modify import command
 from . import awaiting, found, verbs
+from .instructions import commands_of
 
 #: Seconds before the client's own timeout, so that it hears that its instance goes on.
 _BEFORE_THE_END = 0.25
@@ -39,6 +41,7 @@ def calls(call_context: CallContext) -> Mapping[str, Call]:
         "CreateProcessInstance": Call(of.start, "start", "CREATE"),
         "CreateProcessInstanceWithResult": Call(of.start_and_wait, "start", "CREATE_WITH_AWAITING_RESULT"),
         "CancelProcessInstance": Call(of.cancel, "update", "CANCEL"),
+        "ModifyProcessInstance": Call(of.modify, "update", "MODIFY"),
         "SetVariables": Call(of.set_variables, "update", "UPDATE"),
         "BroadcastSignal": Call(of.broadcast, "publish", "BROADCAST"),
     }
@@ -119,6 +122,15 @@ class ProcessCalls:
         auth.audit(client, "CancelProcessInstance", request.processInstanceKey)
         return pb.CancelProcessInstanceResponse()
 
+    async def modify(
+        self, request: pb.ModifyProcessInstanceRequest, context: Any, client: auth.Client
+    ) -> pb.ModifyProcessInstanceResponse:
+        given = _instructions(request)
+        with acting(operator(client, context)):
+            await self.call_context.finish(_modify, request.processInstanceKey, given, client.caller)
+        auth.audit(client, "ModifyProcessInstance", request.processInstanceKey)
+        return pb.ModifyProcessInstanceResponse()
+
     async def set_variables(
         self, request: pb.SetVariablesRequest, context: Any, client: auth.Client
     ) -> pb.SetVariablesResponse:
@@ -163,6 +175,36 @@ def _start(using: str, given: Mapping[str, Any], client: auth.Client, **more: An
 
 def _cancel(using: str, key: int, caller: Caller) -> None:
     verbs.cancel(using, found.instance(using, caller, key))
+
+
+def _instructions(request: pb.ModifyProcessInstanceRequest) -> dict[str, Any]:
+    """As the REST gateway gets them."""
+    activated = [
+        {
+            "elementId": each.elementId,
+            "ancestorElementInstanceKey": each.ancestorElementInstanceKey,
+            "variableInstructions": [
+                {"variables": variables(one.variables) or {}, "scopeId": one.scopeId}
+                for one in each.variableInstructions
+            ],
+        }
+        for each in request.activateInstructions
+    ]
+    if not all(each.elementId.strip() for each in request.activateInstructions):
+        raise BadRequest("activateInstructions: expected the elementId of each, got a blank text.")
+    terminated = [
+        {"elementInstanceKey": each.elementInstanceKey, "elementId": ""} for each in request.terminateInstructions
+    ]
+    return {"activateInstructions": activated, "terminateInstructions": terminated}
+
+
+def _modify(using: str, key: int, given: Mapping[str, Any], caller: Caller) -> None:
+    """An instruction that does not fit is an invalid argument, as in Zeebe."""
+    row = found.instance(using, caller, key)
+    try:
+        verbs.modify(using, row, commands_of(using, caller, row, given))
+    except (found.NotFound, StepError) as error:
+        raise BadRequest(str(error)) from error
 
 
 def _set_variables(using: str, key: int, given: Mapping[str, Any], local: bool, caller: Caller) -> int:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from jobexec.encryption import unseal_payload
 from jobexec.models import Message
 from jobexec.operations.enqueue.create import create_jobs
 
@@ -70,5 +71,5 @@ def start_by_message(using: str, message: Message) -> None:
     starts = EventSubscription.objects.using(using).filter(
         kind=SubscriptionKind.MESSAGE.value, name=message.name, tenant_id=message.tenant_id, instance_id__isnull=True
     )
-    payload = message.payload
+    payload = unseal_payload(message.payload, message.pk)
     deliver_later(using, message.tenant_id, starts, payload if isinstance(payload, dict) else {"payload": payload})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
 
-from jobexec import clock
+from jobexec import clock, tracing
 from jobexec.exceptions import InvalidJob
 from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.locks import atomic
@@ -107,31 +107,45 @@ def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str
     return True
 
 
-def proceed_together(using: str, ends: Sequence[tuple[AcquiredJob, tuple[UUID, inputs.Input]]]) -> set[UUID]:
+class End(NamedTuple):
+    """What the end of a job is to its process."""
+
+    root: UUID
+    event: inputs.Input
+    traceparent: str = ""
+    """The span of its run, to which the jobs belong that its step makes."""
+
+
+def proceed_together(using: str, ends: Sequence[tuple[AcquiredJob, End]]) -> set[UUID]:
     """Steps of many hierarchies in the caller's transaction (:class:`~jobexec.handlers.base.SharedEnd`).
 
-    Each end of a job has the topmost instance and what happens to it. Nothing is waited for: returns the ids of the
-    jobs whose hierarchy another step has locked, or which are too many for one transaction. Raises DoNotRetry for
-    results that cannot be kept.
+    Nothing is waited for: returns the ids of the jobs whose hierarchy another step has locked, or which are too many
+    for one transaction. Raises DoNotRetry for results that cannot be kept.
     """
     keep_time(using)
-    roots = list(dict.fromkeys(root for _, (root, _) in ends))
+    roots = list(dict.fromkeys(end.root for _, end in ends))
     origins, busy = load.locked_now(using, roots[:_MOST])
     busy.update(roots[_MOST:])
-    events: dict[UUID, list[inputs.Input]] = {root: [] for root in origins}
-    for _, (root, event) in ends:
-        if root in events:
-            events[root].append(event)
+    theirs: dict[UUID, list[End]] = {root: [] for root in origins}
+    for _, end in ends:
+        if end.root in theirs:
+            theirs[end.root].append(end)
     steps = []
     for root, tokens in load.load_all(using, origins).items():
-        changes = step_with_all(tokens, events[root], StepEnvironment(using, origins[root].tenant_id))
+        changes = step_with_all(tokens, _events(tokens, theirs[root]), StepEnvironment(using, origins[root].tenant_id))
         if changes.accepted:
             steps.append(_Step(origins[root], tokens, changes))
     try:
         _write(using, steps)
     except InvalidJob as error:
         raise not_kept(error) from error
-    return {work.id for work, (root, _) in ends if root in busy}
+    return {work.id for work, end in ends if end.root in busy}
+
+
+def _events(tokens: Tokens, ends: Sequence[End]) -> Iterator[inputs.Input]:
+    for end in ends:
+        tokens.trace = end.traceparent
+        yield end.event
 
 
 class _Step(NamedTuple):
@@ -164,4 +178,5 @@ def _write(using: str, steps: Sequence[_Step]) -> None:
     )
     for origin, tokens, changes in steps:
         IncidentWriter(using, origin, tokens).write(changes)
-        send_beyond(using, origin.tenant_id, origin.root_id, changes.signals)
+        with tracing.within(tokens.trace):
+            send_beyond(using, origin.tenant_id, origin.root_id, changes.signals)

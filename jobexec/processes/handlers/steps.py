@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from jobexec import tracing
 from jobexec.exceptions import DoNotRetry, InvalidJob, RetryAt, RetryIn, UnreadableJob
 from jobexec.handlers.base import JobHandler, NotBegun, SharedEnd
 from jobexec.handlers.context import JobContext
@@ -29,7 +30,7 @@ from ..store.jobs import ITEM, STEP
 from . import results
 from .environment import run_service
 from .registry import service
-from .stepping import proceed, proceed_together
+from .stepping import End, proceed, proceed_together
 
 
 class StepFunction:
@@ -80,7 +81,8 @@ class StepFunction:
         outcome = result if isinstance(result, _Outcome) else _Outcome(result, {})
         done = JobDone(token.id, context.id, results.checked(outcome.result, self.function.name), outcome.changed)
         if context.shares_end and token.definition and _works_in_jobs(context.using, token.definition):
-            context.shared_end = SharedEnd(proceed_together, (token.root, done))
+            traceparent = tracing.current() if tracing.AVAILABLE else ""
+            context.shared_end = SharedEnd(proceed_together, End(token.root, done, traceparent))
         else:
             _take_result(context.using, token.root, done)
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +12,7 @@ from django.core.management.base import CommandError
 
 from jobexec.identifiers import as_id
 from jobexec.management.jobs.arguments.named import beginning, row, row_id
-from jobexec.management.jobs.arguments.values import moment
+from jobexec.management.jobs.arguments.values import json_object, moment
 from jobexec.processes.engine.inputs import Change, Command
 from jobexec.processes.models import ProcessDefinition, ProcessInstance
 from jobexec.processes.operations.instances import cancel, set_retries
@@ -57,14 +56,19 @@ def add_arguments(actions: Any) -> None:
     modified.add_argument("instance", type=row, help=ITS_ID)
     modified.set_defaults(commands=[])
     _add_commands(modified, {"--cancel": Change.CANCEL, "--before": Change.BEFORE, "--after": Change.AFTER})
-    modified.add_argument("--variables", default="{}", help="a JSON object: variables for the started elements")
+    modified.add_argument(
+        "--variables", type=json_object, default={}, help="a JSON object: variables for the started elements"
+    )
     modified.add_argument("--reason", default="")
     again = actions.add_parser("restart", help="restart an instance that has ended")
     again.add_argument("instance", type=row, help="the id of the instance that has ended, or its first digits")
     again.set_defaults(commands=[])
     _add_commands(again, {"--before": Change.BEFORE, "--after": Change.AFTER})
     again.add_argument(
-        "--variables", default="{}", help="a JSON object: variables in addition to those that it ended with"
+        "--variables",
+        type=json_object,
+        default={},
+        help="a JSON object: variables in addition to those that it ended with",
     )
     retried = actions.add_parser("retry", help="requeue the dead letters of an instance")
     retried.add_argument("instance", type=row, help=ITS_ID)
@@ -130,9 +134,8 @@ def _activate(using: str, options: Options) -> str:
 
 
 def _modify(using: str, options: Options) -> str:
-    variables = variables_in(options["variables"])
     commands: list[Command] = [
-        command(change, element, None if change is Change.CANCEL else variables)
+        command(change, element, None if change is Change.CANCEL else options["variables"])
         for change, element in options["commands"]
     ]
     modify_instance(instance_in(options, using), commands, options["reason"], using=using)
@@ -145,7 +148,7 @@ def _restart(using: str, options: Options) -> str:
         instance_in(options, using),
         before=chosen[Change.BEFORE],
         after=chosen[Change.AFTER],
-        variables=variables_in(options["variables"]),
+        variables=options["variables"],
         using=using,
     )
     return f"{row.pk} {row.state}"
@@ -178,14 +181,3 @@ def _target(text: str, using: str) -> Target:
     if start is None or ProcessDefinition.objects.using(using).filter(key=text).exists():
         return text
     return row_id(start, ProcessInstance, using)
-
-
-def variables_in(text: str) -> dict[str, Any]:
-    """Parse the JSON object of ``--variables``. Raises CommandError."""
-    try:
-        variables = json.loads(text)
-    except ValueError as error:
-        raise CommandError(f"--variables: expected a JSON object ({error}).", returncode=2) from error
-    if not isinstance(variables, dict):
-        raise CommandError("--variables: expected a JSON object.", returncode=2)
-    return variables

@@ -16,6 +16,9 @@ from ..handlers.results import check_variables
 from ..handlers.signals import send_beyond
 from ..models import EventSubscription, ProcessInstance
 
+#: Receivers of one message in one transaction.
+MOST_RECEIVERS = 1_000
+
 
 def correlate(
     message: str,
@@ -31,9 +34,10 @@ def correlate(
     """Deliver a message in the caller's transaction, to the instance or the start event that waits for it.
 
     ``key`` is the correlation key with which an instance waits. ``business_key`` and ``instance`` restrict the
-    instances. A start event matches only without ``key`` and ``instance``. Returns the number of receivers: 1, or any
-    number with ``all``. Raises MismatchingMessage, and delivers nothing, if there is no receiver or more than one
-    (Camunda: MismatchingMessageCorrelationException).
+    instances. A start event matches only without ``key`` and ``instance``. Returns the number of receivers: 1, or up to
+    MOST_RECEIVERS with ``all``. Raises MismatchingMessage (Camunda: MismatchingMessageCorrelationException), and
+    delivers nothing, if there is no receiver or are more of them: ``publish_message`` and ``signal``, which give each
+    receiver a job, reach any number.
     """
     database = using or router.db_for_write(ProcessInstance)
     found = correlated(
@@ -60,17 +64,28 @@ def correlated(
     rows = EventSubscription.objects.using(using).filter(
         kind=SubscriptionKind.MESSAGE.value, name=message, tenant_id=tenant_id
     )
-    found = list(_fitting(using, rows, key, business_key, instance).values_list("pk", flat=True))
-    if not all and len(found) != 1:
-        raise MismatchingMessage(
-            f"The message {message!r} must match exactly one instance that waits for it; {len(found)} do."
-        )
+    fitting = _fitting(using, rows, key, business_key, instance).values_list("pk", flat=True)
+    found = list(fitting[: MOST_RECEIVERS + 1])
+    check_receivers(message, len(found), all)
     with transaction.atomic(using=using):  # what one of them refuses, the caller's transaction survives
         answers = [deliver(using, pk, given, business_key=business_key or "", by_job=False) for pk in found]
         delivered = [id for id in answers if id is not None]
     if not all and not delivered:
         raise MismatchingMessage(f"The message {message!r} matches no instance that still waits for it.")
     return delivered
+
+
+def check_receivers(message: str, count: int, all: bool) -> None:
+    """Raise MismatchingMessage if a message fits so many; ``count`` may stop at the first that is too many."""
+    if count > MOST_RECEIVERS:
+        raise MismatchingMessage(
+            f"The message {message!r} fits more than {MOST_RECEIVERS:,} that wait for it, and is delivered to none. "
+            "Restrict it by a key, or use publish_message() or signal(), which reach any number."
+        )
+    if not all and count != 1:
+        raise MismatchingMessage(
+            f"The message {message!r} must match exactly one instance that waits for it; {count} do."
+        )
 
 
 def _fitting(

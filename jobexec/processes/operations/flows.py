@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
+
+from django.db import transaction
 
 from jobexec import clock
 from jobexec.operations.sql.server_time import keep_time
@@ -45,4 +48,6 @@ def define(using: str, process: Process) -> str:
     )
     ProcessDefinition.objects.using(using).bulk_create([row], ignore_conflicts=True)
     record(using, process, update=False)
+    # What the shape says of steps that are known: flows that start at the same time would wait for the caller's commit.
+    transaction.on_commit(partial(record, using, process), using=using, robust=True)
     return id

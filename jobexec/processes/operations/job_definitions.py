@@ -1,7 +1,7 @@
 """The job definitions of a process: one for each kind of job that one of its elements has (ACT_RU_JOBDEF).
 
 Their ids are ``key#element#kind``, the same in all versions of a deployed process, and in all shapes of a flow. The
-latest version that is deployed decides what they say, of a flow the first shape that has the step.
+latest version that is deployed decides what they say, of a flow the latest shape that was new.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..store.starts import START
 def record(using: str, process: Process, *, update: bool = True) -> None:
     """Write the rows of a process that is being deployed, in its transaction; what operators have set stays.
 
-    Without ``update``, rows that are there stay as they are: flows that start at the same time do not wait for them.
+    Without ``update``, rows that are there stay as they are, and no other start waits for them.
     """
     write_job_definitions(job_definitions(process), using=using, update=update)
 

@@ -24,6 +24,9 @@ from ..models.instance import RUNNING
 from ..store.definitions import CALLS
 from ..store.suspensions import suspension_of
 
+#: Rows of each table that a view has; an instance may have any number.
+MOST_ROWS = 1_000
+
 
 class Value(NamedTuple):
     """A variable as it is shown. ``element`` is that of its scope, empty for the instance itself."""
@@ -35,7 +38,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class InstanceView:
-    """An instance with all of its rows, each list in the order of time."""
+    """An instance with the first MOST_ROWS of its rows in each table, each list in the order of time."""
 
     instance: ProcessInstance
     definition: ProcessDefinition | None
@@ -48,6 +51,8 @@ class InstanceView:
     called: list[ProcessInstance]
     suspension: Suspension | None = None
     """One that covers the instance, if it runs."""
+    cut: tuple[str, ...] = ()
+    """The tables that have more rows of it."""
 
     @property
     def waits_at(self) -> list[str]:
@@ -77,13 +82,20 @@ def is_value(stored: Any, value: Any) -> bool:
 def view_of(using: str, id: UUID) -> InstanceView:
     """Raises ProcessInstance.DoesNotExist."""
     instance = ProcessInstance.objects.using(using).get(pk=id)
+    cut: list[str] = []
+
+    def first(rows: Any) -> Any:
+        found = list(rows[: MOST_ROWS + 1])
+        if len(found) > MOST_ROWS:
+            cut.append(str(rows.model._meta.verbose_name_plural))
+        return found[:MOST_ROWS]
 
     def of_instance(model: Any) -> Any:
-        return list(model.objects.using(using).filter(root_id=instance.root_id, instance_id=id).order_by("pk"))
+        return first(model.objects.using(using).filter(root_id=instance.root_id, instance_id=id).order_by("pk"))
 
     jobs: list[AbstractJob] = []
     for table in JOB_TABLES:
-        jobs += table._base_manager.using(using).filter(process_instance_id=str(id)).order_by("pk")
+        jobs += first(table._base_manager.using(using).filter(process_instance_id=str(id)).order_by("pk"))
     suspension = None
     if instance.state in RUNNING:
         suspension = suspension_of(using, id, instance.definition_id, instance.tenant_id)
@@ -96,8 +108,9 @@ def view_of(using: str, id: UUID) -> InstanceView:
         subscriptions=of_instance(EventSubscription),
         tasks=of_instance(UserTask),
         jobs=jobs,
-        activities=list(ActivityInstance.objects.using(using).filter(instance_id=id).order_by("start_time", "pk")),
-        called=list(
+        activities=first(ActivityInstance.objects.using(using).filter(instance_id=id).order_by("start_time", "pk")),
+        called=first(
             ProcessInstance.objects.using(using).filter(root_id=instance.root_id).exclude(pk=id).order_by("start_time")
         ),
+        cut=tuple(cut),
     )

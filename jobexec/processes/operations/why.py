@@ -20,7 +20,7 @@ from ..engine.rows import State
 from ..models import EventSubscription, Execution, TaskCandidate, UserTask
 from ..models.instance import RUNNING
 from ..store.jobs import TIMER
-from .query import InstanceView
+from .query import MOST_ROWS, InstanceView
 
 #: Reasons of these codes are told first: nothing goes on without an operator.
 _GRAVE = ("suspended_instance", "dead_letter", "no_job", "nothing")
@@ -36,12 +36,12 @@ def why(view: InstanceView, process: Process | None, now: datetime) -> list[Reas
     """
     instance = view.instance
     if instance.state not in RUNNING:
-        return [_over(view, now)]
+        return [_over(view, now), *_cut(view)]
     found = [*_suspended(view, now), *_Explanation(view, process, now).reasons()]
     if not found:
         text = _("It is running, but none of its elements waits. Run manage.py processes check to find out more.")
         found = [Reason("nothing", text)]
-    return sorted(found, key=lambda reason: reason.code not in _GRAVE)
+    return [*sorted(found, key=lambda reason: reason.code not in _GRAVE), *_cut(view)]
 
 
 def shortened(reasons: Iterable[Reason]) -> list[Reason]:
@@ -81,6 +81,12 @@ def _suspended(view: InstanceView, now: datetime) -> Iterator[Reason]:
     else:
         text = _("Suspended: %(what)s.") % values
     yield Reason("suspended_instance", text, {"until": iso(found.activate_time)})
+
+
+def _cut(view: InstanceView) -> Iterator[Reason]:
+    if view.cut:
+        text = _("It has more rows than are read, %(count)d of each table, of these: %(tables)s.")
+        yield Reason("cut", text % {"count": MOST_ROWS, "tables": ", ".join(view.cut)}, {"tables": list(view.cut)})
 
 
 class _Explanation:

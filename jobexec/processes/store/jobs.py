@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from jobexec import tracing
 from jobexec.exceptions import InvalidRetryPlan
 from jobexec.handlers.function import JobFunction
 from jobexec.handlers.options import to_columns
@@ -93,19 +94,28 @@ class JobWriter:
             return None
         definition = self.tokens.instances[row.instance].definition
         columns = columns_of(self.origin, row.instance, row.owner, row.element, definition, MESSAGE)
-        return columns | {
+        columns |= {
             "handler_type": RECEIVE,
             "handler_configuration": {"args": [], "kwargs": {"subscription": str(row.id)}},
             "waits_for": row.name,
             "waits_for_key": row.key,
             "atomic": True,
         }
+        return self._traced(row.id, columns)
+
+    def _traced(self, id: UUID, columns: dict[str, Any]) -> dict[str, Any]:
+        """In the trace of the event that has made it, if that is not the current one; headers come first."""
+        trace = self.tokens.traces.get(id)
+        if trace is not None:
+            columns["traceparent"] = tracing.of_headers(columns.get("custom_headers")) or trace
+        return columns
 
     def _create_external(self, job: rows.Job) -> None:
         """When its worker is done, the same row carries the process on; so the token still names its job."""
         payload = job.payload
         columns = self._common(job) | {"handler_type": payload["topic"], "custom_headers": payload["headers"]}
         columns.pop("failed_activity_id")
+        columns = self._traced(job.id, columns)
         kwargs = {"root": str(self.origin.root_id), "token": str(job.owner)}
         activity = {"activity": str(job.activity)}
         options = {"atomic": True, "job_definition_id": columns["job_definition_id"]}
@@ -143,6 +153,7 @@ class JobWriter:
         )
         columns = step_columns(job.payload["handler"]) | self._common(job)
         columns |= {"handler_type": f"{ITEM}{job.payload['handler']}", "exclusive": False, "batch_id": batch.pk}
+        columns = self._traced(job.id, columns)
         calls_of = job.payload["calls"]
         for start in range(0, len(calls_of), _PAGE):
             page = calls_of[start : start + _PAGE]
@@ -194,7 +205,8 @@ class JobWriter:
         due = ""
         if job.timer is not None:
             columns["due_date"], due = first(job.element, job.timer, self.now)
-        return columns | {"handler_configuration": self._configuration(job, due)}
+        columns["handler_configuration"] = self._configuration(job, due)
+        return self._traced(job.id, columns)
 
     def _common(self, job: rows.Job) -> dict[str, Any]:
         definition = self.tokens.instances[job.instance].definition

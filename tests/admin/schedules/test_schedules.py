@@ -81,6 +81,7 @@ def test_one_that_is_added_disabled_has_no_next_time(admin):
         ("handler_type", "shop.nobody", "there is no handler 'shop.nobody'"),
         ("handler_type", "jobexec.batch_seed", "internal job of jobexec and cannot be scheduled"),
         ("args", "[", "valid JSON"),
+        pytest.param("args", "[" * 201 + "]" * 201, "nested at most 200 deep", id="args-deep"),
         ("args", '{"a": 1}', "must be a JSON list"),
         ("args", "[1, 2, 3]", ""),
         ("kwargs", "[]", "must be a JSON object"),

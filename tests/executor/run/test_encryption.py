@@ -11,19 +11,21 @@ from uuid import uuid4
 import pytest
 from django.db import OperationalError, transaction
 
-from jobexec import clock, encryption, external_job
+from jobexec import clock, current_job, encryption, external_job, publish_message
 from jobexec.exceptions import DecryptionFailed, InvalidJob, InvalidSchedule, NotDecryptableYet, RetryIn
 from jobexec.executor.execute_now import execute_by_hand
-from jobexec.models import DeadLetterJob, Job, JobKey, JobLog, TaskResult, TimerJob
+from jobexec.models import DeadLetterJob, Job, JobKey, JobLog, Message, TaskResult, TimerJob
 from jobexec.operations import requeue
 from jobexec.operations.enqueue import create
 from jobexec.operations.enqueue.create import create_job
 from jobexec.operations.external import create as external_create
+from jobexec.operations.messages.deliver import deliver
 from jobexec.operations.schedules.manage import fire_now, save_schedule
 from jobexec.operations.tasks.results import find_task_result
 from jobexec.operations.tasks.return_values import encode_return_value
 from tests.support.executor import all_gone, run_one
 from tests.support.factories import make_job
+from tests.support.jobs_command import jobs
 
 pytestmark = pytest.mark.transactional
 
@@ -114,6 +116,55 @@ def test_the_setting_is_the_default_of_the_option(alias, handle, configure):
     assert SECRET in text_of(handler.using(encrypted=False).enqueue(SECRET))
     row = create_job(alias, handler_type="tests.any", handler_configuration={"args": [SECRET], "kwargs": {}})
     assert SECRET not in text_of(row)
+
+
+@pytest.fixture
+def pay(alias, handle, seen):
+    handle(lambda: seen.append(current_job().message.payload), name="tests.pay")
+    return lambda: make_job(alias, handler_type="tests.pay", waits_for="paid", waits_for_key="1")
+
+
+def test_payloads_of_messages_are_encrypted(alias, pay, seen):
+    """While a message is kept, and in the job that has received it: for no page and no command."""
+    job = pay()
+    kept = publish_message("paid", key="1", payload={"card": SECRET}, ttl=60, using=alias)
+    none = publish_message("paid", key="2", ttl=60, using=alias)
+    while deliver(alias, 10).more:
+        pass
+    stored = dict(Message.objects.using(alias).values_list("pk", "payload"))
+    assert (encryption.key_of(stored[kept.pk]), stored[none.pk]) == ("2026", None)
+    row = Job.objects.using(alias).get(pk=job.pk)
+    told = [row.message, str(stored)]
+    for flags in ((), ("--json",)):
+        told += [jobs(*command, *flags, alias=alias)[1] for command in (("message", "show", kept.pk), ("show", job.pk))]
+    assert "2026" in told[-1] and "2026" in told[-3] and '"data"' not in told[-1]
+    assert SECRET not in "".join(map(str, told))
+    run_one(alias)
+    assert seen == [{"card": SECRET}] and all_gone(alias)
+
+
+def test_a_payload_of_another_message_does_not_open(alias, pay):
+    job = pay()
+    publish_message("paid", key="1", payload={"card": SECRET}, using=alias)
+    while deliver(alias, 10).more:
+        pass
+    row = Job.objects.using(alias).get(pk=job.pk)
+    other = json.dumps({**json.loads(row.message), "number": 1})
+    Job.objects.using(alias).filter(pk=job.pk).update(message=other)
+    run_one(alias)
+    assert "cannot be decrypted with the key '2026'" in DeadLetterJob.objects.using(alias).get().exception_message
+
+
+def test_a_payload_that_looks_encrypted_is_none_without_keys(alias, pay, seen, configure):
+    configure()
+    pay()
+    payload = {"encrypted": {"version": 1, "key": "2026", "data": ""}, "password": SECRET}
+    row = publish_message("paid", key="1", payload=payload, using=alias)
+    assert SECRET not in jobs("message", "show", row.pk, alias=alias)[1]
+    while deliver(alias, 10).more:
+        pass
+    run_one(alias)
+    assert seen == [payload]
 
 
 def test_columns_that_look_encrypted_must_be(alias, charge):

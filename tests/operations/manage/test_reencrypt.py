@@ -8,11 +8,13 @@ import pytest
 
 from jobexec import encryption
 from jobexec.exceptions import InvalidJob
-from jobexec.models import AuditLog, Batch, Job, OperatorType, SuspendedJob, TaskResult
-from jobexec.operations import Operator, acting, move_to_dead_letter, reencrypt, start_batch, suspend
+from jobexec.models import AuditLog, Batch, Job, Message, OperatorType, SuspendedJob, TaskResult
+from jobexec.operations import Operator, acting, move_to_dead_letter, publish_message, reencrypt, start_batch, suspend
 from jobexec.operations.manage.reencrypt import reencrypt_results
 from jobexec.operations.manage.reveal import reveal
+from jobexec.operations.messages.deliver import deliver
 from jobexec.operations.tasks.results import find_task_result
+from jobexec.operations.values.messages import ReceivedMessage
 from tests.support.batches import run_to_the_end
 from tests.support.executor import run_one
 from tests.support.factories import acquire, make_job, reload
@@ -139,6 +141,21 @@ def test_results_get_the_newest_key(alias, handle, keys):
     keys(new=NEW)
     sight = find_task_result(row.pk, alias)
     assert (sight.args, sight.return_value) == ([SECRET], SECRET)
+
+
+def test_messages_get_the_newest_key(alias, keys):
+    """Those that are kept as results do, those that jobs have received with their jobs."""
+    job = make_job(alias, waits_for="paid", waits_for_key="1")
+    kept = publish_message("paid", key="1", payload=SECRET, ttl=60, using=alias)
+    while deliver(alias, 10).more:
+        pass
+    keys(new=NEW, old=OLD)
+    assert reencrypt_results(using=alias).changed == [kept.pk]
+    assert reencrypt_results(using=alias).changed == []
+    assert reencrypt(job, using=alias).changed == [job.pk]
+    keys(new=NEW)
+    assert encryption.unseal_payload(Message.objects.using(alias).get().payload, kept.pk) == SECRET
+    assert ReceivedMessage.read(reload(alias, job).message).payload == SECRET
 
 
 def test_the_command(alias, charge, keys):

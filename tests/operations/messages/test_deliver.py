@@ -116,6 +116,34 @@ def test_with_ttl_it_is_kept_for_those_that_come_later(alias, frozen, form):
     assert table_of(alias, last) is BlockedJob
 
 
+@pytest.mark.parametrize("before", [timedelta(microseconds=1), timedelta(0)])
+def test_the_moment_at_which_it_is_not_kept_any_more(alias, frozen, before):
+    """It counts when the job has begun to wait, not when an executor looks."""
+    row = publish(alias, ttl=0.5)
+    assert rounds(alias) == (0, 0)
+    frozen.tick(timedelta(seconds=0.5) - before)
+    job = waiting(alias)
+    frozen.tick(HOUR)
+    clean_up_history(alias)
+    assert rounds(alias) == ((1, 0) if before else (0, 0))
+    assert (message_of(reload(alias, job)) is not None) is bool(before)
+    frozen.tick(HOUR)
+    clean_up_history(alias)
+    assert not Message.objects.using(alias).filter(pk=row.pk).exists()
+
+
+@pytest.mark.parametrize(
+    ("later", "receives"), [(timedelta(minutes=1), True), (timedelta(minutes=1, microseconds=1), False)]
+)
+def test_what_is_not_delivered_yet_reaches_jobs_of_the_next_minute(alias, frozen, later, receives):
+    """As clocks differ; also if it is not kept, or not kept for so long."""
+    publish(alias, ttl=1 if receives else None)
+    frozen.tick(later)
+    row = waiting(alias)
+    assert rounds(alias) == (int(receives), 0)
+    assert (table_of(alias, row) is Job) is receives
+
+
 def test_a_wait_ends(alias, frozen, form):
     row = waiting(alias, waits_until=clock.now(alias) + HOUR)
     assert rounds(alias) == (0, 0)

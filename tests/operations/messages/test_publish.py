@@ -8,6 +8,7 @@ from django.db import transaction
 
 import jobexec
 from jobexec import clock
+from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob, TooManyMessages
 from jobexec.models import Message
 from jobexec.operations.messages import publish as publishing
@@ -79,6 +80,21 @@ def test_a_message_id_counts_once_while_it_is_kept(alias, frozen):
     again = publish(alias, ttl="PT1H", message_id="m1")
     assert not again.is_duplicate
     assert not Message.objects.using(alias).filter(pk=first.pk).exists()
+
+
+@pytest.mark.parametrize("before", [timedelta(microseconds=1), timedelta(0)])
+def test_the_moment_at_which_a_message_id_is_free(alias, frozen, before):
+    publish(alias, ttl=1, message_id="m1")
+    deliver(alias, 10)
+    frozen.tick(timedelta(seconds=1) - before)
+    assert publish(alias, ttl=1, message_id="m1").is_duplicate is bool(before)
+
+
+def test_the_longest_time(alias, frozen):
+    longest = get_settings().message_max_ttl
+    assert publish(alias, ttl=longest).expiration_time == clock.now(alias) + longest
+    with pytest.raises(InvalidJob, match="MESSAGE_MAX_TTL"):
+        publish(alias, ttl=longest + timedelta(microseconds=1))
 
 
 def test_an_expired_message_that_is_not_delivered_yet_still_counts(alias, frozen):

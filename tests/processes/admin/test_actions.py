@@ -1,5 +1,6 @@
 """What operators do to instances and definitions on their pages: suspend, modify, restart, and very many at once."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -130,6 +131,8 @@ def test_an_instance_is_modified(staff, order):  # noqa: F811
 def test_a_change_that_does_not_fit_changes_nothing(staff, order):  # noqa: F811
     client = staff(*VIEW, "modify_processinstance")
     data = {"cancel": ":approve", "after": "fork", "variables": '{"amount": ' + "[" * 300 + "]" * 300 + "}"}
+    assert "nested at most 200 deep" in act(client, order, "modify", **data).content.decode()
+    data["variables"] = '{"amount": ' + json.dumps("x" * 2_000_000)[:900_000] + '"}'
     assert "1 process instance skipped: " in told(act(client, order, "modify", **data))[0]
     Execution.objects.filter(element_id="paid").delete()
     data = {"cancel": [":approve", ":paid"], "after": "fork", "variables": "{}"}

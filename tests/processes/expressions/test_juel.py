@@ -342,12 +342,6 @@ def test_functions_are_known_before_evaluation():
     assert parse("=sum([1]) + tax(1)", "feel").functions == {"tax"}
 
 
-def test_constants_are_known():
-    assert parse("plain", "juel").is_constant
-    assert parse("${'plain'}", "juel").is_constant
-    assert not parse("${plain}", "juel").is_constant
-
-
 def test_equal_sources_are_parsed_once():
     assert parse("${a + 1}", "juel") is parse("${a + 1}", "juel")
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from jobexec.processes.expressions import EvaluationError, ExpressionError, parse, tree
 from jobexec.processes.expressions.limits import MAX_DEPTH
-from jobexec.processes.expressions.printer import print_feel, print_juel
 from tests.processes.expressions.test_feel import TABLES
 from tests.processes.expressions.test_juel import CASES
+from tests.processes.support.printer import print_feel, print_juel
 
 # What Hypothesis would print of a large tree is of no use, and no failure.
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")

@@ -249,6 +249,33 @@ def test_cancel(gateway):
     failed(lambda: gateway.client.CancelProcessInstance(processInstanceKey=77), Code.NOT_FOUND)
 
 
+def test_a_modification(gateway):
+    deployed(gateway, chain(APPROVE, PAY))
+    key = gateway.client.CreateProcessInstance(bpmnProcessId="order").processInstanceKey
+    modify = gateway.client.ModifyProcessInstance
+    task = {"elementInstanceKey": UserTask.objects.using(gateway.alias).get().key}
+    for wrong, words in [
+        ({}, "expected at least one"),
+        ({"terminateInstructions": [{}]}, "either"),
+        ({"terminateInstructions": [{"elementInstanceKey": 77}]}, "77"),
+        ({"activateInstructions": [{"elementId": " "}]}, "activateInstructions: expected the elementId"),
+        ({"activateInstructions": [{"elementId": "nothing"}]}, "nothing"),
+        ({"activateInstructions": [{"elementId": "pay", "ancestorElementInstanceKey": 5}]}, "ancestor"),
+        ({"activateInstructions": [{"elementId": "pay", "variableInstructions": [{"variables": "[]"}]}]}, "object"),
+        ({"activateInstructions": [{"elementId": "pay", "variableInstructions": [{"scopeId": "pay"}]}]}, "scopeId"),
+    ]:
+        failed(lambda given=wrong: modify(processInstanceKey=key, **given), Code.INVALID_ARGUMENT, words)
+    failed(lambda: modify(processInstanceKey=77), Code.NOT_FOUND, "Command 'MODIFY' rejected", "77")
+    pay = {"elementId": "pay", "ancestorElementInstanceKey": -1, "variableInstructions": [{"variables": '{"a": 5}'}]}
+    modify(processInstanceKey=key, activateInstructions=[pay], terminateInstructions=[task])
+    assert not UserTask.objects.using(gateway.alias).exists()
+    (job,) = gateway.client.activate("payment")
+    assert json.loads(job.variables) == {"a": 5}
+    modify(processInstanceKey=key, terminateInstructions=[{"elementInstanceKey": job.elementInstanceKey}])
+    assert instance(gateway, key).state == "cancelled"
+    failed(lambda: modify(processInstanceKey=key, activateInstructions=[pay]), Code.NOT_FOUND)
+
+
 def variables(gateway):
     rows = Variable.objects.using(gateway.alias).order_by("name")
     return {(row.name, row.scope_id == row.instance_id): row.value for row in rows}
@@ -348,6 +375,7 @@ class TestWho:
             "CreateProcessInstance": {"bpmnProcessId": "order"},
             "CreateProcessInstanceWithResult": {},
             "CancelProcessInstance": {},
+            "ModifyProcessInstance": {},
             "SetVariables": {},
             "BroadcastSignal": {"signalName": "go"},
         }
@@ -365,6 +393,7 @@ class TestWho:
         theirs = everybody.CreateProcessInstance(bpmnProcessId="order").processInstanceKey
         ours = start(bpmnProcessId="order", tenantId="north").processInstanceKey
         assert code_of(lambda: north.CancelProcessInstance(processInstanceKey=theirs)) is Code.NOT_FOUND
+        assert code_of(lambda: north.ModifyProcessInstance(processInstanceKey=theirs)) is Code.NOT_FOUND
         put = north.SetVariables
         assert code_of(lambda: put(elementInstanceKey=theirs, variables="{}")) is Code.NOT_FOUND
         (job,) = everybody.activate("payment", tenantIds=["<default>"])

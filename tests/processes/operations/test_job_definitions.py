@@ -1,6 +1,7 @@
 """Each kind of job that an element has is a job definition, which operators suspend and give a priority."""
 
 import pytest
+from django.db import transaction
 
 from jobexec import job, operations
 from jobexec.models import JOB_TABLES, ExternalWorkerJob, Job, JobDefinition
@@ -176,6 +177,22 @@ def started(alias, *steps):
     for name in steps:
         flow.step(charge.using(priority=9).s(5) if name == "urgent" else charge.s(5), name=name)
     return flow.start(using=alias)
+
+
+@pytest.mark.every_database
+@pytest.mark.transactional
+def test_they_say_what_the_latest_shape_of_a_flow_says(alias):
+    row = JobDefinition.objects.using(alias).filter(pk="shop#urgent#run")
+    with transaction.atomic(using=alias):
+        started(alias, "charge", "urgent")
+    override_priority("shop#urgent#run", 1, using=alias)
+    flow = Flow("shop")
+    flow.step(charge.using(priority=4).s(5), name="urgent")
+    with transaction.atomic(using=alias):
+        flow.start(using=alias)
+        assert row.get().priority == 9, "it is not locked for as long as the caller takes"
+    assert (row.get().priority, row.get().overriding_priority) == (4, 1)
+    assert JobDefinition.objects.using(alias).filter(pk="shop#charge#run").exists()
 
 
 @pytest.mark.every_database

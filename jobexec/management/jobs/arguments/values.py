@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from jobexec import clock
+from jobexec.json_values import TooMuchJSON, read_json, shown
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?) ?([smhd])")
@@ -27,24 +27,27 @@ def count(text: str) -> int:
     return int(text)
 
 
-def _json_of(kind: type | tuple[type, ...], name: str) -> Callable[[str], Any]:
-    """An argparse type for JSON of this Python type."""
+def _json_of(name: str, *kinds: type) -> Callable[[str], Any]:
+    """An argparse type for JSON of these Python types."""
 
     def parsed(text: str) -> Any:
         try:
-            value = json.loads(text)
+            value = read_json(text)
+        except TooMuchJSON as error:
+            raise ArgumentTypeError(str(error)) from None
         except ValueError as error:
-            raise ArgumentTypeError(f"expected JSON, got {text!r}: {error}") from None
-        if not isinstance(value, kind):
-            raise ArgumentTypeError(f"expected a JSON {name}, got {text!r}")
+            raise ArgumentTypeError(f"expected {name}, got {shown(text)}: {error}") from None
+        if not isinstance(value, kinds):
+            raise ArgumentTypeError(f"expected {name}, got {shown(text)}")
         return value
 
     return parsed
 
 
-json_object = _json_of(dict, "object")
-json_list = _json_of(list, "list")
-json_object_or_list = _json_of((dict, list), "object or list")
+json_value = _json_of("JSON", object)
+json_object = _json_of("a JSON object", dict)
+json_list = _json_of("a JSON list", list)
+json_object_or_list = _json_of("a JSON object or list", dict, list)
 
 
 def length(text: str) -> timedelta:

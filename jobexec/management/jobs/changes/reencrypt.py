@@ -21,7 +21,7 @@ class Reencrypt(Change):
 
     def add_options(self, parser: ArgumentParser) -> None:
         super().add_options(parser)
-        help = "instead of jobs: the results of all tasks and the calls that follow batches, in this process"
+        help = "instead of jobs: results of tasks, the calls that follow batches, and kept messages, in this process"
         parser.add_argument("--results", action="store_true", help=help)
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:

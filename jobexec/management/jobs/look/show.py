@@ -20,6 +20,7 @@ from jobexec.operations.rows.bury_unreadable import UNREADABLE
 from jobexec.operations.rows.redaction_by_definition import hide_text_by_definition
 from jobexec.operations.targets.lookup import find_job
 from jobexec.operations.values.humanize import NONE, absolute, both, duration
+from jobexec.operations.values.messages import shown_message
 from jobexec.operations.why.facts import HEAVY
 from jobexec.redaction import redact_job, redact_results
 from jobexec.sensitive import hide
@@ -130,6 +131,8 @@ def _columns(job: AbstractJob, using: str) -> Iterator[str]:
     for field in job._meta.concrete_fields:
         if field.name not in ("id", "handler_type", *HEAVY, *SECRET):
             value = getattr(job, field.attname)
+            if field.name == "message" and value:
+                value = json.dumps(shown_message(value), ensure_ascii=False)
             shown[capfirst(str(field.verbose_name))] = both(value, now) if hasattr(value, "tzinfo") else _word(value)
     if progress is not None:
         shown[_("Progress")] = f"{progress.done} / {'?' if progress.total is None else progress.total}"

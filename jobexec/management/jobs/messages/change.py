@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,14 +11,8 @@ from django.utils.translation import gettext as _
 from jobexec import operations
 from jobexec.operations.manage.purge import delete_messages
 
+from ..arguments import values
 from ..output.screen import Exit, Screen
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ArgumentTypeError(f"expected JSON, got {text!r}: {error}") from None
 
 
 class Publish:
@@ -33,7 +26,7 @@ class Publish:
         add = parser.add_argument
         add("message", metavar="NAME", help="its name")
         add("key", metavar="KEY", help="its key")
-        add("--payload", type=_json, metavar="JSON", help="what the jobs receive; default: null")
+        add("--payload", type=values.json_value, metavar="JSON", help="what the jobs receive; default: null")
         add(
             "--ttl",
             metavar="DURATION",

@@ -14,7 +14,7 @@ from jobexec import clock
 from jobexec.models import Message
 from jobexec.operations.reports.messages import message_counts
 from jobexec.operations.values.humanize import NONE, distance
-from jobexec.sensitive import hide
+from jobexec.operations.values.messages import shown_payload
 
 from ..arguments import values
 from ..nested import add_nested, run_nested
@@ -68,7 +68,7 @@ class ShowMessage:
             if not screen.json:
                 screen.say(_("There is no such message."), screen.style.WARNING)
             return Exit.LEFT_ALONE
-        payload = hide(row.payload)
+        payload = shown_payload(row.payload)
         if screen.json:
             screen.tell({**_as_object(row), "payload": payload})
         else:

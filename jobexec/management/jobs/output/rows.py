@@ -22,6 +22,7 @@ from jobexec.models import (
 )
 from jobexec.operations.nodes.names import names_of
 from jobexec.operations.values.humanize import NONE, distance, duration
+from jobexec.operations.values.messages import shown_message
 from jobexec.operations.why.facts import HEAVY
 from jobexec.redaction import load_calls
 
@@ -130,4 +131,5 @@ def as_object(job: AbstractJob) -> dict[str, Any]:
 def _columns(job: AbstractJob) -> Iterator[tuple[str, Any]]:
     for field in job._meta.concrete_fields:
         if field.name not in (*HEAVY, *SECRET):
-            yield field.name, getattr(job, field.attname)
+            value = getattr(job, field.attname)
+            yield field.name, shown_message(value) if field.name == "message" and value else value

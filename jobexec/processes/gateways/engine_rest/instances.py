@@ -21,6 +21,7 @@ from ...engine.rows import SubscriptionKind
 from ...exceptions import MismatchingMessage
 from ...models import EventSubscription, InstanceState, ProcessInstance, Variable
 from ...models.instance import RUNNING
+from ...operations.events import MOST_RECEIVERS, check_receivers
 from ...operations.query import is_value, value_is
 from ...store.suspensions import suspended_rows
 from .. import found, verbs
@@ -227,10 +228,7 @@ def _correlate(body: Body, name: str, given: dict[str, Any], caller: Caller) -> 
     if not keys and id is None:
         return verbs.correlate_message(database(), name, **given)
     chosen = _matching(name, given["tenant_id"], keys, id)
-    if len(chosen) != 1 and not (given["all"] and chosen):
-        raise MismatchingMessage(
-            f"The message {name!r} must match exactly one instance that waits for it; {len(chosen)} do."
-        )
+    check_receivers(name, len(chosen), given["all"] and bool(chosen))
     return [row for each in chosen for row in verbs.correlate_message(database(), name, instance=each, **given)]
 
 
@@ -244,7 +242,9 @@ def _matching(name: str, tenant: str, keys: dict[str, Any], id: str | None) -> l
     for variable, value in keys.items():
         equal = Variable.objects.using(database()).filter(value_is(value), name=variable)
         rows = rows.filter(instance_id__in=equal.values("scope_id"))
-    instances = {each for each in rows.values_list("instance_id", flat=True) if each is not None}
+    found = list(rows.order_by("pk").values_list("instance_id", flat=True)[: MOST_RECEIVERS + 1])
+    check_receivers(name, len(found), all=True)
+    instances = {each for each in found if each is not None}
     for variable, value in keys.items():
         of_them = Variable.objects.using(database()).filter(name=variable, scope_id__in=instances)
         stored_values = of_them.values_list("scope_id", "value")

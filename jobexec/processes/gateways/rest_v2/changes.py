@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
@@ -14,15 +13,15 @@ from jobexec.gateways.rest.camunda8.problems import INVALID_ARGUMENT, INVALID_ST
 from jobexec.gateways.rest.camunda8.values import ANYTHING, KEY, NOT_BLANK, NUMBER, OBJECT, TEXT, ignored
 from jobexec.gateways.rest.common import caller_of, database, nothing
 from jobexec.models import SuspensionScope
-from jobexec.operations.external.types import Caller
 
 from ...engine.inputs import Change, Command
-from ...models import Execution, InstanceState, ProcessInstance
+from ...models import InstanceState
 from ...models.instance import RUNNING
 from ...operations.modify import command
 from ...operations.suspend import activate, suspend
 from ...store.suspensions import covering, suspended
 from .. import found, verbs
+from ..instructions import commands_of
 
 _REFERENCE = {"operationReference": optional(ignored(NUMBER))}
 _VARIABLES = Request(variables=required(OBJECT), scopeId=optional(TEXT, "", "Not supported: the instance's."))
@@ -54,37 +53,8 @@ def modification(request: HttpRequest, body: Mapping[str, Any], process_instance
     row = found.instance(database(), caller, process_instance_key)
     if body["moveInstructions"]:
         raise Refused(INVALID_ARGUMENT, "moveInstructions: expected none: terminate an element and activate another.")
-    commands = [_terminated(caller, row, each) for each in body["terminateInstructions"]]
-    commands += [_activated(row, each) for each in body["activateInstructions"]]
-    if not commands:
-        raise Refused(INVALID_ARGUMENT, "activateInstructions, terminateInstructions: expected at least one.")
-    verbs.modify(database(), row, commands)
+    verbs.modify(database(), row, commands_of(database(), caller, row, body))
     return nothing()
-
-
-def _terminated(caller: Caller, row: ProcessInstance, given: Mapping[str, Any]) -> Command:
-    key, element = given["elementInstanceKey"], given["elementId"]
-    if bool(key) == bool(element):
-        raise Refused(INVALID_ARGUMENT, "terminateInstructions: expected either elementInstanceKey or elementId.")
-    if element:
-        return command(Change.CANCEL, element, None)
-    scope = found.scope(database(), caller, key)
-    tokens = Execution.objects.using(database()).filter(pk=scope.id, instance_id=row.pk)
-    at: tuple[str, UUID | None] | None = tokens.values_list("element_id", "activity_id").first()
-    if at is None:
-        raise found.NotFound(f"Expected to find element instance with key '{key}', but no such one was found.")
-    return command(Change.CANCEL, at[0], None, at[1] or scope.id)
-
-
-def _activated(row: ProcessInstance, given: Mapping[str, Any]) -> Command:
-    if given["ancestorElementInstanceKey"] not in (0, -1, row.key):
-        raise Refused(INVALID_ARGUMENT, "ancestorElementInstanceKey: expected none, or the key of the instance.")
-    variables: dict[str, Any] = {}
-    for each in given["variableInstructions"]:
-        if each["scopeId"] not in ("", row.definition_key):
-            raise Refused(INVALID_ARGUMENT, "scopeId: expected none: variables are those of the instance.")
-        variables |= each["variables"]
-    return command(Change.BEFORE, given["elementId"], variables)
 
 
 #: ``startInstructions`` of a start.

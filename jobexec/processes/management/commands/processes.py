@@ -15,6 +15,7 @@ from django.db.models import Count
 from jobexec import clock
 from jobexec.exceptions import JobExecError
 from jobexec.management.jobs.arguments.named import row
+from jobexec.management.jobs.arguments.values import json_object
 from jobexec.management.jobs.output.outcome import operator
 from jobexec.operations import clean_up_history
 from jobexec.operations.audit import acting
@@ -48,7 +49,9 @@ class Command(BaseCommand):
         started = actions.add_parser("start", help="start an instance")
         started.add_argument("key", help="the key of the process")
         started.add_argument("--business-key", default="")
-        started.add_argument("--variables", default="{}", help="a JSON object: the variables of the instance")
+        started.add_argument(
+            "--variables", type=json_object, default={}, help="a JSON object: the variables of the instance"
+        )
         started.add_argument("--tenant", default="")
         shown = actions.add_parser("show", help="show the active elements of an instance, its variables and jobs")
         shown.add_argument("instance", type=row, help=changes.ITS_ID)
@@ -100,7 +103,7 @@ class Command(BaseCommand):
         started = start(
             options["key"],
             business_key=options["business_key"],
-            variables=changes.variables_in(options["variables"]),
+            variables=options["variables"],
             tenant_id=options["tenant"],
             using=using,
         )

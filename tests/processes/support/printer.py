@@ -1,6 +1,6 @@
-"""Trees as source text, so that a builder can make expressions without putting texts together.
+"""Trees of expressions as source text: parsing what is printed gives an equal tree.
 
-Parsing what is printed gives an equal tree. Operands stand in parentheses, because the tree has none.
+Operands stand in parentheses, because the tree has none.
 """
 
 from __future__ import annotations
@@ -9,13 +9,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from . import tree
-from .errors import ExpressionError
-from .feel import KEYWORDS
-from .feel_text import format_number, quoted
-from .juel_rules import to_text
-from .temporal import format_date_time, format_duration, format_time
-from .values import BOOLEAN, DATE, DATE_TIME, DAYS_DURATION, MONTHS_DURATION, NULL, NUMBER, STRING, TIME, kind
+from jobexec.processes.expressions import tree
+from jobexec.processes.expressions.errors import ExpressionError
+from jobexec.processes.expressions.feel import KEYWORDS
+from jobexec.processes.expressions.feel_text import format_number, quoted
+from jobexec.processes.expressions.juel_rules import to_text
+from jobexec.processes.expressions.temporal import format_date_time, format_duration, format_time
+from jobexec.processes.expressions.values import (
+    BOOLEAN,
+    DATE,
+    DATE_TIME,
+    DAYS_DURATION,
+    MONTHS_DURATION,
+    NULL,
+    NUMBER,
+    STRING,
+    TIME,
+    kind,
+)
 
 
 def print_juel(node: tree.Node) -> str:
