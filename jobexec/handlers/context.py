@@ -92,6 +92,11 @@ class JobContext:
         return self.work.handler_type
 
     @property
+    def tenant_id(self) -> str:
+        """The tenant of the job; '' for a job without one. Uses no database."""
+        return self.work.tenant_id
+
+    @property
     def using(self) -> str:
         """The database alias of the engine that the job belongs to."""
         return self.work.using

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .batches.control import BatchProgress
 
 TIMERS_SHOWN = 10
+TIMERS_READ = 2_000
+"""Of how many timers, the next ones, the handlers are shown."""
 SCHEDULES_SHOWN = 10
 BATCHES_SHOWN = 5
 NODES_SHOWN = 100
@@ -42,14 +44,15 @@ PARTS = frozenset({"counts", "incidents", "running", "timers", "schedules", "sus
 
 
 @dataclass(frozen=True, slots=True)
-class NextTimer:
-    """A job that waits for its due date."""
+class NextTimers:
+    """The next timers of a handler, and the first of them."""
 
-    id: UUID
     handler_type: str
+    id: UUID
     due_date: datetime
-    attempts: int
-    """0 for a timer, more for a waiting retry."""
+    count: CappedCount
+    retries: int
+    """How many of them are waiting retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,8 @@ class Overview:
     """Those that are not of a group of failures that is acknowledged or snoozed."""
     troubling_groups: list[TroublingGroup] | None = None
     """The groups with the most of these."""
-    timers: list[NextTimer] | None = None
+    timers: list[NextTimers] | None = None
+    """One entry for each handler, the next due first."""
     schedules: list[NextFiring] | None = None
     nodes: list[NodeStatus] | None = None
     suspensions: list[Suspension] | None = None
@@ -199,16 +203,27 @@ def _incidents(ask: _Question) -> dict[str, Any]:
 
 def _timers(ask: _Question) -> dict[str, Any]:
     rows = TimerJob.objects.using(ask.using).filter(due_date__isnull=False).order_by("due_date")
-    columns = ("pk", "handler_type", "due_date", "attempts")
-    # There is no index by tenant, so a fixed number of the next timers is searched.
-    most = TIMERS_SHOWN if ask.tenants is None else COUNT_LIMIT
-    found = (
-        NextTimer(*row)
-        for tenant, *row in rows.values_list("tenant_id", *columns)[:most]
-        if ask.tenants is None or tenant in ask.tenants
-    )
-    # SQLite accepts any text as a date, and Django reads it as None.
-    return {"timers": list(islice((timer for timer in found if timer.due_date), TIMERS_SHOWN))}
+    # There is no index by handler or tenant, so a fixed number of the next timers is searched.
+    most = TIMERS_READ if ask.tenants is None else COUNT_LIMIT
+    found = list(rows.values_list("handler_type", "pk", "due_date", "attempts", "tenant_id")[: most + 1])
+    groups: dict[str, list[tuple[UUID, datetime, int]]] = {}
+    for handler, id, due_date, attempts, tenant in found[:most]:
+        # SQLite accepts any text as a date, and Django reads it as None.
+        if due_date is not None and (ask.tenants is None or tenant in ask.tenants):
+            groups.setdefault(handler, []).append((id, due_date, attempts))
+    more = len(found) > most
+    return {
+        "timers": [
+            NextTimers(
+                handler_type=handler,
+                id=timers[0][0],
+                due_date=timers[0][1],
+                count=CappedCount.upto(len(timers), more),
+                retries=sum(attempts > 0 for _, _, attempts in timers),
+            )
+            for handler, timers in islice(groups.items(), TIMERS_SHOWN)
+        ]
+    }
 
 
 def _schedules(ask: _Question) -> dict[str, Any]:

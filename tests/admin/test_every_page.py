@@ -45,6 +45,7 @@ PAGES = (
     "/admin/jobexec/jobdefinition/of/tenant/?name=acme",
     "/admin/jobexec/jobdefinition/instance/?id=order-4711",
     "/admin/jobexec/executornode/running/",
+    "/admin/jobexec/jobdefinition/incidents/",
 )
 
 

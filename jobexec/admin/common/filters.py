@@ -38,6 +38,9 @@ class HandlerFilter(admin.SimpleListFilter):
         names = definitions.order_by("handler_type").values_list("handler_type", flat=True).distinct()[:200]
         return [(name, name) for name in names]
 
+    def has_output(self) -> bool:
+        return bool(self.value()) or super().has_output()  # also of what other pages link to
+
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(handler_type=self.value()) if self.value() else queryset
 

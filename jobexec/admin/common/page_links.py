@@ -33,6 +33,11 @@ def running_url(site: str) -> str:
     return _address(site, "jobexec_running", [])
 
 
+def incident_groups_url(site: str) -> str:
+    """The page of the open incidents by group of failures; '' if the site has none."""
+    return _address(site, "jobexec_incident_groups", [])
+
+
 def _address(site: str, page: str, arguments: list[str], /, **query: str) -> str:
     try:
         url = reverse(f"admin:{page}", args=arguments, current_app=site)

@@ -25,7 +25,7 @@ from jobexec.operations.problems import problems, start_command
 from jobexec.operations.schedules.words import in_words
 
 from ..common import display, node_columns
-from ..common.page_links import running_url, subject_url
+from ..common.page_links import incident_groups_url, running_url, subject_url
 from ..history.failure_group import standing_badge
 from .visible_tables import VisibleTables
 
@@ -36,7 +36,7 @@ _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
     "late": (Job, {"lock": "free"}),
     "no_worker": (ExternalWorker, {}),
     "breaker": (Resource, {}),
-    "incidents": (Incident, {"state__exact": "open"}),
+    "incidents": (Incident, {}),
 }
 
 
@@ -45,8 +45,10 @@ def wrong(seen: Overview, visible: VisibleTables) -> list[dict[str, Any]]:
     found = []
     for problem in problems(seen):
         table, query = _LEADS_TO[problem.code]
-        causes = _causes(seen, visible) if problem.code == "incidents" else []
-        found.append({"text": problem.text, "url": visible.list(table, **query), "groups": causes})
+        url, causes = visible.list(table, **query), []
+        if problem.code == "incidents":
+            url, causes = url and (incident_groups_url(visible.site) or url), _causes(seen, visible)
+        found.append({"text": problem.text, "url": url, "groups": causes})
     return found
 
 
@@ -130,18 +132,23 @@ def split_legend(legend: list[dict[str, Any]], by: str, visible: VisibleTables) 
 
 
 def timers(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
-    """The next timers."""
+    """The next timers: a line for each handler, which leads to its timers, or to the only one."""
     if seen.timers is None:
         return None
-    rows = [
-        {
-            "handler": display.handler(timer.handler_type),
-            "url": visible.page(TimerJob, timer.id),
-            "due": display.relative(timer.due_date, seen.now),
-            "retry": timer.attempts > 0,
-        }
-        for timer in seen.timers
-    ]
+    rows = []
+    for each in seen.timers:
+        alone = each.count == 1 and not each.count.capped
+        url = visible.page(TimerJob, each.id) if alone else visible.list(TimerJob, handler=each.handler_type)
+        retries = _("waiting for a retry") if alone else _("%(count)s wait for a retry") % {"count": each.retries}
+        rows.append(
+            {
+                "handler": display.handler(each.handler_type),
+                "url": url,
+                "count": each.count,
+                "due": display.relative(each.due_date, seen.now),
+                "retries": retries if each.retries else "",
+            }
+        )
     return {"rows": rows, "url": visible.list(TimerJob)}
 
 

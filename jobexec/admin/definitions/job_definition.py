@@ -18,6 +18,7 @@ from jobexec.models import JobDefinition, Suspension, SuspensionScope
 from ..common import display
 from ..common.base import TableAdmin, in_the_name_of_its_user
 from ..common.permissions import OperationPermissions
+from ..pages.incident_groups import incident_groups_view
 from ..pages.instance import instance_view
 from ..pages.subject import subject_view
 from .actions import ActivateDefinition, ClearPriority, OverridePriority, RetryDeadLetters, SuspendDefinition
@@ -46,8 +47,10 @@ class JobDefinitionAdmin(OperationPermissions, TableAdmin):
 
     def get_urls(self) -> list[Any]:
         site = self.admin_site
-        subject, instance = (site.admin_view(partial(view, site=site)) for view in (subject_view, instance_view))
+        views = (subject_view, instance_view, incident_groups_view)
+        subject, instance, incidents = (site.admin_view(partial(view, site=site)) for view in views)
         return [
+            path("incidents/", incidents, name="jobexec_incident_groups"),
             path("of/<str:kind>/", subject, name="jobexec_subject"),
             in_the_name_of_its_user(path("instance/", instance, name="jobexec_instance")),
             *super().get_urls(),

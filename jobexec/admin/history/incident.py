@@ -92,6 +92,7 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
         filters.HandlerFilter,
         text_filters.TenantFilter,
         text_filters.DefinitionKeyFilter,
+        text_filters.FingerprintFilter,
     )
     tenant_column = COLUMN
     sortable_by = ()

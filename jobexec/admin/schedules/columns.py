@@ -20,6 +20,7 @@ from jobexec.redaction import redact
 from jobexec.sensitive import hide
 
 from ..common import display
+from .form import NEVER, placed
 
 TIMES_SHOWN = 5
 SHOWN = (
@@ -27,7 +28,6 @@ SHOWN = (
     "next_exactly",
     "last_exactly",
     "made",
-    "words",
     "next_times",
     "origin",
     "create_time",
@@ -65,10 +65,6 @@ class ScheduleColumns:
         quiet = ", ".join(filter(None, (said, zone)))
         return format_html('<code>{}</code><br><span class="jobexec-quiet">{}</span>', row.expression, quiet)
 
-    @admin.display(description=gettext_lazy("in words"))
-    def words(self, row: Schedule) -> str:
-        return in_words(row.expression) or display.NONE
-
     @admin.display(description=gettext_lazy("next time"), ordering="next_time")
     def next(self, row: Schedule) -> str | SafeString:
         return display.relative(row.next_time, display.now(row))
@@ -90,16 +86,10 @@ class ScheduleColumns:
         return row.fired
 
     @admin.display(description=gettext_lazy("next five times"))
-    def next_times(self, row: Schedule) -> str | SafeString:
-        """The next times of the saved schedule; if it is disabled, the times at which it would fire."""
-        now = display.now(row)
-        try:
-            times, zone = upcoming(row, TIMES_SHOWN, now), find_zone(row.timezone)
-        except InvalidSchedule as error:
-            return str(error)
-        lines = ((_on_the_clock(time.astimezone(zone)), display.relative(time, now)) for time in times)
-        items = format_html_join("", '<li>{} <span class="jobexec-quiet">{}</span></li>', lines)
-        return format_html('<ol class="jobexec-times">{}</ol>', items) if items else display.NONE
+    def next_times(self, row: Schedule) -> SafeString:
+        """Those of the row; the script of the form replaces them as long as something else is entered."""
+        times = described(row) if row.expression else display.NONE
+        return format_html('<div id="jobexec-times" aria-live="polite">{}</div>', times)
 
     @admin.display(description=gettext_lazy("origin"))
     def origin(self, row: Schedule) -> str:
@@ -112,6 +102,20 @@ class ScheduleColumns:
     @admin.display(description=gettext_lazy("options"))
     def shown_options(self, row: Schedule) -> str | SafeString:
         return display.json_text(hide(row.options))
+
+
+def described(row: Schedule) -> str | SafeString:
+    """The next times of a schedule, also of one that is not saved; if it is disabled, those at which it would fire."""
+    now = display.now(row)
+    try:
+        times, zone = upcoming(row, TIMES_SHOWN, now), find_zone(row.timezone)
+    except InvalidSchedule as error:
+        return format_html('<p class="jobexec-bad">{}</p>', placed(error)[1])
+    if not times:
+        return format_html('<p class="jobexec-bad">{}</p>', NEVER)
+    lines = ((_on_the_clock(time.astimezone(zone)), display.relative(time, now)) for time in times)
+    items = format_html_join("", '<li>{} <span class="jobexec-quiet">{}</span></li>', lines)
+    return format_html('<p>{}</p><ol class="jobexec-times">{}</ol>', in_words(row.expression), items)
 
 
 def _on_the_clock(moment: datetime) -> str:

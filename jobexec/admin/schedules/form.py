@@ -27,6 +27,13 @@ from ..common.tenancy import COLUMN
 #: reach the batch by its context. Unique keys and other process instances belong to a tenant.
 _OF_BATCHES = "batch:"
 
+NEVER = gettext_lazy("The schedule would never fire: all its times have passed.")
+#: The expressions to suggest, all of which can be said in words.
+EXPRESSIONS = (
+    *("*/5 * * * *", "*/15 * * * *", "0 * * * *", "0 3 * * *", "0 3 * * MON-FRI", "0 3 * * SUN", "0 3 1 * *"),
+    *("R/PT30S", "R/PT15M", "R/PT6H"),
+)
+
 
 class IndentedJSONField(forms.JSONField):
     """Indented JSON."""
@@ -68,7 +75,9 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         widgets: ClassVar = {
             "name": forms.TextInput(attrs={"size": "50"}),
             "handler_type": forms.TextInput(attrs={"size": "50", "list": "jobexec-handlers", "autocomplete": "off"}),
-            "expression": forms.TextInput(attrs={"size": "30", "autocomplete": "off", "spellcheck": "false"}),
+            "expression": forms.TextInput(
+                attrs={"size": "30", "list": "jobexec-expressions", "autocomplete": "off", "spellcheck": "false"}
+            ),
             "timezone": forms.TextInput(attrs={"size": "30", "list": "jobexec-zones", "autocomplete": "off"}),
         }
 
@@ -130,7 +139,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         try:
             check()
         except InvalidSchedule as error:
-            field, text = _placed(error)
+            field, text = placed(error)
             self.add_error(field if field in self.fields else None, text)
 
     def values(self) -> dict[str, Any]:
@@ -141,7 +150,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def _check_times(self, expression: str, timezone: str) -> None:
         if not upcoming(expression, 1, timezone=timezone):
-            raise InvalidSchedule(_("The schedule would never fire: all its times have passed."))
+            raise InvalidSchedule(str(NEVER))
 
 
 def zones() -> list[str]:
@@ -149,7 +158,7 @@ def zones() -> list[str]:
     return sorted(available_timezones() - {"localtime"})
 
 
-def _placed(error: InvalidSchedule) -> tuple[str, str]:
+def placed(error: InvalidSchedule) -> tuple[str, str]:
     """The form field that the error is about, and the message without the name of the field."""
     text = str(error)
     first, colon, rest = text.partition(": ")

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db import router
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import path
 from django.utils.translation import gettext_lazy
 
 from jobexec.exceptions import InvalidSchedule
@@ -16,14 +18,15 @@ from jobexec.handlers.registry import OWN, all_handlers
 from jobexec.models import WITHDRAWN, JobDefinition, Schedule, ScheduleFiring
 from jobexec.operations.schedules.jobs import scheduled_jobs
 from jobexec.operations.schedules.manage import save_schedule, schedule_problem
+from jobexec.operations.schedules.words import in_words
 
 from ..common import display
 from ..common.base import TableAdmin
 from ..common.permissions import OperationPermissions
 from ..common.tenancy import COLUMN, tenants_of
 from .actions import DeleteSchedules, Disable, Enable, FireNow
-from .columns import SHOWN, ScheduleColumns
-from .form import ScheduleForm, zones
+from .columns import SHOWN, ScheduleColumns, described
+from .form import EXPRESSIONS, ScheduleForm, zones
 
 FIRINGS_SHOWN = 10
 HANDLERS_OFFERED = 200
@@ -90,6 +93,19 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
 
     # The form.
 
+    def get_urls(self) -> list[Any]:
+        times = self.admin_site.admin_view(self.times_view)
+        return [path("times/", times, name="jobexec_schedule_times"), *super().get_urls()]
+
+    def times_view(self, request: HttpRequest) -> HttpResponse:
+        """The next times of what is entered in the form, for its script; or what is wrong with it."""
+        if not (self.has_add_permission(request) or self.has_change_permission(request)):
+            raise PermissionDenied
+        entered = {name: request.GET.get(name, "").strip() for name in ("expression", "timezone")}
+        row = Schedule(**entered)
+        row._state.db = router.db_for_write(Schedule)
+        return HttpResponse(described(row) if all(entered.values()) else display.NONE)
+
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form: Any = super().get_form(request, obj, change, **kwargs)
         form.using, form.tenants = router.db_for_write(Schedule), tenants_of(request)
@@ -97,17 +113,17 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         if obj is None:
-            return []
+            return ["next_times"]
         fixed = ["name", *(["handler_type"] if obj.from_code else [])]
         return [*fixed, *SHOWN]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
-            asked = {"fields": ["name", "handler_type", *_ASKED, "enabled"]}
+            asked = {"fields": ["name", "handler_type", *_ASKED, "next_times", "enabled"]}
             return [(None, asked), (gettext_lazy("Jobs"), {"fields": _JSON})]
         edits = self.has_change_permission(request, obj)
         heading = ("standing", "next_exactly", "last_exactly", "made")
-        when = [("expression", "words"), ("timezone", "misfire"), "next_times"]
+        when = ["expression", ("timezone", "misfire"), "next_times"]
         jobs = _JSON if edits else ("arguments", "shown_options")
         return [
             (None, {"fields": [heading, "name", "handler_type"]}),
@@ -133,9 +149,10 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         edits = self.has_add_permission(request) if row is None else self.has_change_permission(request, row)
-        context: dict[str, Any] = {"zones": zones() if edits else [], "handlers": []}
+        context: dict[str, Any] = {"edits": edits}
         if edits:
-            context["handlers"] = self._handlers(request)
+            expressions = [(expression, in_words(expression)) for expression in EXPRESSIONS]
+            context |= {"zones": zones(), "expressions": expressions, "handlers": self._handlers(request)}
         if row is not None:
             enabling = Disable if row.enabled else Enable
             context |= {

@@ -139,16 +139,15 @@ def incidents_by_group(
     using: str, now: datetime, tenants: Collection[str] | None = None, limit: int = 5
 ) -> OpenIncidents:
     """The open incidents, of all tenants or of these, and the ``limit`` groups to which the most of them belong."""
-    rows = Incident.objects.using(using).filter(state=IncidentState.OPEN).order_by("-timestamp")
-    seen = list(rows.values_list("fingerprint", "tenant_id")[: COUNT_LIMIT + 1])
-    counts = Counter(alike for alike, tenant in seen if tenants is None or tenant in tenants)
+    rows, more = _latest_open(using, tenants, COUNT_LIMIT, "fingerprint")
+    counts = Counter(alike for (alike,) in rows)
     first = [alike for alike, _ in counts.most_common(_MOST_JUDGED) if alike]
     groups = {group.pk: group for group in FailureGroup.objects.using(using).filter(pk__in=first)}
     loud = [alike for alike in counts if alike not in groups or not groups[alike].quiet(now)]
     shown = [alike for alike in first if alike in groups and alike in set(loud)][:limit]
     return OpenIncidents(
-        total=CappedCount.upto(counts.total(), len(seen) > COUNT_LIMIT),
-        loud=CappedCount.upto(sum(counts[alike] for alike in loud), len(seen) > COUNT_LIMIT),
+        total=CappedCount.upto(counts.total(), more),
+        loud=CappedCount.upto(sum(counts[alike] for alike in loud), more),
         groups=[
             TroublingGroup(
                 groups[alike], _dead_letters(using, alike), _dead_letters(using, alike, died_at__gte=now - LATELY)
@@ -156,6 +155,54 @@ def incidents_by_group(
             for alike in shown
         ],
     )
+
+
+def _latest_open(
+    using: str, tenants: Collection[str] | None, most: int, *columns: str
+) -> tuple[list[tuple[Any, ...]], bool]:
+    """Columns of the latest open incidents, and whether there are more than ``most``."""
+    rows = Incident.objects.using(using).filter(state=IncidentState.OPEN).order_by("-timestamp")
+    seen = list(rows.values_list(*columns, "tenant_id")[: most + 1])
+    return [row[:-1] for row in seen[:most] if tenants is None or row[-1] in tenants], len(seen) > most
+
+
+INCIDENTS_READ = 50_000
+"""How many open incidents are grouped, the latest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarIncidents:
+    """Open incidents of one group of failures, or without a group of one handler or resource."""
+
+    count: int
+    since: datetime
+    """When the first of them was opened."""
+    latest: Incident
+    group: FailureGroup | None
+
+
+def similar_incidents(
+    using: str, tenants: Collection[str] | None = None, limit: int = 100
+) -> tuple[list[SimilarIncidents], bool]:
+    """The open incidents, among the latest :data:`INCIDENTS_READ`, by what has failed, the largest number first.
+
+    Also whether there are more than these. ``tenants``: only theirs.
+    """
+    rows, more = _latest_open(
+        using, tenants, INCIDENTS_READ, "fingerprint", "handler_type", "resource", "pk", "timestamp"
+    )
+    alike: dict[tuple[Any, ...], list[tuple[UUID, datetime]]] = {}
+    for *kind, pk, timestamp in rows:
+        alike.setdefault(tuple(kind), []).append((pk, timestamp))
+    kinds = sorted(alike, key=lambda kind: -len(alike[kind]))[:limit]
+    latest = Incident.objects.using(using).in_bulk([alike[kind][0][0] for kind in kinds])
+    groups = FailureGroup.objects.using(using).in_bulk({kind[0] for kind in kinds if kind[0]})
+    found = [
+        SimilarIncidents(len(alike[kind]), alike[kind][-1][1], latest[alike[kind][0][0]], groups.get(kind[0]))
+        for kind in kinds
+        if alike[kind][0][0] in latest  # it has just been deleted
+    ]
+    return found, more or len(alike) > limit
 
 
 _COLUMNS = ("fingerprint", "handler_type", "exception", "message", "job_id", "first_time", "last_time", "count")

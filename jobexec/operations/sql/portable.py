@@ -120,6 +120,10 @@ class Dialect:
         """
         return None
 
+    def prepares_sessions(self, connection: Any) -> bool:
+        """Whether the backend sets something for each cursor, as that of django-tenants sets the search path."""
+        return False
+
     def cursor(self, connection: Any) -> Any:
         """Return a cursor for many rows of numbers, flags and ids."""
         return connection.cursor()

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
 
+from django.db.backends.base.base import BaseDatabaseWrapper
+
 from .portable import ArgumentIndex, Dialect
 
 _INLINE = 1000  # bytes: a value this short is stored inline, and its length as text need not be computed
@@ -13,6 +15,7 @@ _INLINE = 1000  # bytes: a value this short is stored inline, and its length as 
 
 #: Started, active, in an error: all of libpq's states except idle (0) and unknown (4), that of a dead connection.
 _OPEN = frozenset({1, 2, 3})
+_DJANGOS_CURSOR: Any = vars(BaseDatabaseWrapper)["_cursor"]
 
 
 class PostgreSQL(Dialect):
@@ -77,16 +80,22 @@ class PostgreSQL(Dialect):
         return "excluded.{}", "ON CONFLICT ({}) DO UPDATE SET"
 
     def cursor(self, connection: Any) -> Any:
-        """Return a cursor like Django's own, with its wrappers and query log, that fetches in the binary format.
+        """Return a cursor like the backend's own, with its wrappers and query log, that fetches in the binary format.
 
         Numbers, flags and ids need no parsing then. Parameters are bound by the server.
         """
-        connection.ensure_connection()
+        if self.prepares_sessions(connection):
+            connection.cursor().close()
+        else:
+            connection.ensure_connection()
         driver = connection.Database  # psycopg, as Django has imported it
         with connection.wrap_database_errors:
             cursor = driver.Cursor(connection.connection)
         cursor.format = driver.pq.Format.BINARY
         return connection.make_debug_cursor(cursor) if connection.queries_logged else connection.make_cursor(cursor)
+
+    def prepares_sessions(self, connection: Any) -> bool:
+        return type(connection)._cursor is not _DJANGOS_CURSOR
 
     def id_list(self, ids: Iterable[UUID]) -> str:
         # One parameter: otherwise a list of a thousand ids costs a thousand parameters.

@@ -75,6 +75,8 @@ _STATEMENT = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _FUNCTION = re.compile(r"\b(?:set_config|pg_(?:try_)?advisory_lock(?:_shared)?|get_lock)\s*\(", re.IGNORECASE)
+#: A backend that sets it for each cursor replaces whatever a job has set.
+_SEARCH_PATH = re.compile(r"\s*SET\s+search_path\b[^;]*$", re.IGNORECASE)
 #: How the statements of the ORM begin.
 _PLAIN = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "SAVEPO", "RELEAS"})
 
@@ -89,8 +91,13 @@ class SessionWatch:
 
     def __call__(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
         if not self.changed and not _is_plain(sql):
-            self.changed = changes_session(sql)
+            self.changed = changes_session(sql) and not _prepares(context["connection"], sql)
         return execute(sql, params, many, context)
+
+
+def _prepares(connection: Any, sql: Any) -> bool:
+    is_path = isinstance(sql, str) and _SEARCH_PATH.match(sql) is not None
+    return is_path and dialect_of(connection).prepares_sessions(connection)
 
 
 def _is_plain(sql: Any) -> bool:

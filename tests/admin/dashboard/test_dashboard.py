@@ -240,12 +240,21 @@ class TestContent:
         Batch.objects.create(type="requeue", state=BatchState.RUNNING, total=10, create_user="maria")
         Batch.objects.create(type="cancel", state=BatchState.COMPLETED)
         text = board(admin)
-        assert re.search(r"shop \.jobs \.charge_card waiting for a retry in 3 min", text)
+        assert re.search(r"shop \.jobs \.charge_card waiting for a retry 1 in 3 min", text)
         assert f"/admin/jobexec/timerjob/{timer.pk}/change/" in admin.get(PAGE).content.decode()
         assert re.search(r"tenant acme in force \d+ m?s ago \S", text)
         assert "tenant north planned in 2 h" in text
         assert re.search(r"requeue running 0 / 10 .* maria", text)
         assert "cancel" not in section(admin, "jobexec-batches")
+
+    def test_timers_of_a_handler_are_one_line(self, admin):
+        for number in range(3):
+            data.make(TimerJob, due_date=clock.now() + timedelta(hours=1 + number), attempts=number // 2)
+        assert "charge_card 1 wait for a retry 3 in 1 h" in section(admin, "jobexec-timers")
+        url = "/admin/jobexec/timerjob/?handler=shop.jobs.charge_card"
+        assert f'<a href="{url}">' in admin.get(PAGE).content.decode()
+        data.make(TimerJob, due_date=clock.now(), handler_type="shop.other")
+        assert admin.get(url).context["cl"].result_count == 3
 
     def test_schedules_that_fire_next(self, admin):
         row = data.schedule(next_time=clock.now() + timedelta(hours=5, seconds=9))

@@ -7,11 +7,14 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from jobexec import clock, job
+from jobexec.admin.common import display
+from jobexec.admin.schedules.form import EXPRESSIONS
 from jobexec.admin.schedules.schedule import ScheduleAdmin
 from jobexec.by_hand import restored
 from jobexec.exceptions import InvalidSchedule
 from jobexec.handlers.registry import isolated
 from jobexec.models import Job, JobDefinition, Schedule, ScheduleFiring
+from jobexec.operations.schedules import upcoming
 from jobexec.operations.schedules.words import in_words
 from jobexec.sensitive import HIDDEN
 from tests.support.audit import audit_log
@@ -181,6 +184,56 @@ def test_handlers_and_time_zones_are_offered(admin):
     content = admin.get(ADD).content.decode()
     for offered in (HANDLER, "shop.recorded", "Europe/Berlin"):
         assert f'<option value="{offered}"></option>' in content
+
+
+def test_common_expressions_are_offered_in_words(admin):
+    content = admin.get(ADD).content.decode()
+    assert '<option value="0 3 * * MON-FRI" label="Monday to Friday at 03:00"></option>' in content
+    for expression in EXPRESSIONS:
+        assert in_words(expression) and upcoming(expression, 1)
+
+
+class TestTimes:
+    """What the form shows before it is saved."""
+
+    URL = f"{list_url(Schedule)}times/"
+
+    def times(self, client, expression, timezone="Europe/Berlin"):
+        return client.get(self.URL, {"expression": expression, "timezone": timezone})
+
+    def test_five_of_them_and_the_words(self, admin):
+        content = self.times(admin, " 0 3 * * * ").content.decode()
+        assert content.count("<li>") == 5 and content.count("03:00:00 CE") == 5
+        assert "every day at 03:00" in content
+        assert self.times(admin, "R2/PT1H").content.decode().count("<li>") == 2
+        assert not Schedule.objects.exists()
+
+    @pytest.mark.parametrize(
+        ("expression", "timezone", "told"),
+        [
+            ("61 * * * *", "UTC", "61 * * * *"),
+            ("<b>", "UTC", "&lt;b&gt;"),
+            ("x" * 256, "UTC", "1 to 255 characters"),
+            ("R1/2001-01-01T00:00Z/PT1H", "UTC", "would never fire"),
+            ("@daily", "Europe/Berln", "Did you mean"),
+            ("@daily", "\0", "Expected the name of a time zone"),
+            ("", "UTC", display.NONE),
+            ("@daily", "", display.NONE),
+        ],
+    )
+    def test_or_what_is_wrong(self, admin, expression, timezone, told):
+        response = self.times(admin, expression, timezone)
+        assert response.status_code == 200
+        assert told in response.content.decode() and "<li>" not in response.content.decode()
+
+    @pytest.mark.parametrize(
+        ("permission", "status"), [("add_schedule", 200), ("change_schedule", 200), ("fire_schedule", 403)]
+    )
+    def test_only_who_may_save_one_asks(self, staff, permission, status):
+        assert self.times(staff(permission), "@daily").status_code == status
+
+    def test_who_is_not_logged_in_is_sent_to_the_login(self, client):
+        assert self.times(client, "@daily").status_code == 302
 
 
 def test_firing_now_makes_a_job_and_leaves_the_times(admin):

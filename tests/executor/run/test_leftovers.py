@@ -8,6 +8,7 @@ import threading
 import pytest
 from django.contrib.auth.models import Group
 from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.utils import timezone, translation
 
@@ -277,6 +278,30 @@ def test_what_is_set_where_connections_begin_is_kept(alias, one_thread):
     finally:
         connection_created.disconnect(begin)
     assert raws[0] is raws[1]
+
+
+@pytest.mark.databases("postgresql")
+def test_a_backend_that_sets_the_search_path_for_each_cursor_keeps_its_connection(alias, one_thread, monkeypatch):
+    raws = []
+
+    def own(self, name=None):
+        cursor = BaseDatabaseWrapper._cursor(self, name)
+        cursor.execute("SET search_path = public")
+        return cursor
+
+    def use():
+        Group.objects.using(alias).count()
+        raws.append(connections[alias].connection)
+
+    def change():
+        with connections[alias].cursor() as cursor:
+            cursor.execute("SET search_path = public; SET work_mem = 9999")
+        use()
+
+    monkeypatch.setattr(type(connections[alias]), "_cursor", own, raising=False)
+    one_thread(use, use, change, use)
+    assert raws[0] is raws[1]
+    assert raws[2] is not raws[3]
 
 
 @pytest.mark.every_database

@@ -184,6 +184,15 @@ def test_the_setting_takes_dotted_paths(configure, value):
     assert "JOBEXEC['MIDDLEWARE']" in found.msg and "a list of different dotted paths" in found.msg
 
 
+def test_the_context_has_the_tenant(alias, handle):
+    seen = []
+    handle(lambda: seen.append(current_job().tenant_id), name="tests.see")
+    for tenant in ("acme", ""):
+        make_job(alias, handler_type="tests.see", tenant_id=tenant)
+        run_one(alias)
+    assert seen == ["acme", ""]
+
+
 def test_the_current_job_is_that_of_its_own_run_only(alias, handle, configure):
     seen = []
     handle(lambda: seen.append(current_job().id), name="tests.see")

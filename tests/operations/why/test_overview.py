@@ -1,5 +1,6 @@
 """What an operator sees first: numbers that end somewhere, the oldest due job, nodes, timers, suspensions."""
 
+import sys
 from datetime import timedelta
 
 import pytest
@@ -110,14 +111,27 @@ def test_unknown_parts_are_named():
         overview("default", parts=["colours"])
 
 
-def test_timers_come_in_the_order_of_their_dates(alias):
-    moments = [clock.now(alias) + MINUTE * number for number in (5, -1, 3)]
-    for moment in moments:
-        make_row(TimerJob, alias, due_date=moment, attempts=1)
+def test_timers_come_by_handler_in_the_order_of_their_first_dates(alias):
+    now = clock.now(alias)
+    for number in (5, -1, 3):
+        make_row(TimerJob, alias, due_date=now + MINUTE * number, attempts=number > 0)
+    late = make_row(TimerJob, alias, due_date=now + MINUTE * 2, handler_type="shop.late")
     found = looked(alias, "timers")
-    assert [timer.due_date for timer in found.timers] == sorted(moments)
-    assert found.timers[0].handler_type == HANDLER
-    assert found.oldest_due == moments[1]
+    assert [(each.handler_type, each.count, each.retries) for each in found.timers] == [
+        (HANDLER, 3, 2),
+        ("shop.late", 1, 0),
+    ]
+    assert (found.timers[1].id, found.timers[1].due_date) == (late.pk, now + MINUTE * 2)
+    assert found.oldest_due == found.timers[0].due_date == now - MINUTE
+
+
+def test_handlers_are_those_of_a_number_of_next_timers(alias, monkeypatch):
+    monkeypatch.setattr(sys.modules[overview.__module__], "TIMERS_READ", 3)
+    for number in range(3):
+        make_row(TimerJob, alias, due_date=clock.now(alias) + MINUTE * number)
+    assert [str(each.count) for each in looked(alias, "timers").timers] == ["3"]
+    make_row(TimerJob, alias, due_date=clock.now(alias) + MINUTE * 9, handler_type="shop.late")
+    assert [str(each.count) for each in looked(alias, "timers").timers] == ["3+"]
 
 
 def test_schedules_that_fire_next(alias):
@@ -134,7 +148,7 @@ def test_schedules_that_fire_next(alias):
 
 def test_no_more_timers_than_fit(alias):
     for number in range(12):
-        make_row(TimerJob, alias, due_date=clock.now(alias) + MINUTE * number)
+        make_row(TimerJob, alias, due_date=clock.now(alias) + MINUTE * number, handler_type=f"shop.{number}")
     assert len(looked(alias, "timers").timers) == 10
 
 
@@ -154,7 +168,7 @@ class TestTenants:
             make_row(DeadLetterJob, alias, tenant_id=tenant)
         found = looked(alias, "counts", "timers", tenants=["acme"])
         assert (found.counts.free, found.counts.timers, found.counts.dead_letters) == (2, 2, 2)
-        assert len(found.timers) == 2
+        assert [each.count for each in found.timers] == [2]
         assert looked(alias, "counts", tenants=["acme", ""]).counts.free == 3
         assert looked(alias, "counts", tenants=[]).counts.free == 0
 

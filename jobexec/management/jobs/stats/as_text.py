@@ -196,8 +196,12 @@ def _handlers(seen: Overview, screen: Screen) -> Part | None:
 
 
 def _timers(seen: Overview, screen: Screen) -> Part | None:
-    columns = [Column(_("due"), right=True), Column(_("handler"), least=12, keep_end=True), Column(_("job"), extra=1)]
-    rows = [[distance(each.due_date, seen.now), each.handler_type, str(each.id)] for each in seen.timers or []]
+    columns = [Column(_("due"), right=True), Column(_("handler"), least=12, keep_end=True)]
+    columns += [Column(_("jobs"), right=True), Column(_("job"), extra=1)]
+    rows = [
+        [distance(each.due_date, seen.now), each.handler_type, str(each.count), str(each.id)]
+        for each in seen.timers or []
+    ]
     return _part(screen, _("Next timers"), columns, rows)
 
 
