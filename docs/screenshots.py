@@ -68,12 +68,12 @@ def main(*wanted: str) -> None:
                         continue
                     keep_alive()
                     page.goto(f"{address}{url}")
-                    if name == "add-schedule":
-                        page.fill("#id_expression", "0 3 * * MON-FRI")
-                        page.wait_for_selector("#jobexec-times ol")
                     if name in ASKED:
                         page.click(f"#jobexec-actions button[value={ASKED[name]}]")
                         page.wait_for_selector("#jobexec-ask")
+                    if name == "add-schedule":
+                        page.fill("#id_expression", "0 3 * * MON-FRI")
+                        page.wait_for_selector("#jobexec-times ol")
                     picture(page, IMAGES / f"{name}-{scheme}.png", MOST_OF.get(name.split("-")[0], MOST))
                 if wanted and "ask" not in wanted:
                     continue

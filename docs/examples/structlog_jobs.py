@@ -5,7 +5,7 @@ from inspect import iscoroutinefunction
 import structlog
 from django.utils.decorators import sync_and_async_middleware
 
-SHARED = [
+SHARED: list[structlog.typing.Processor] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.add_log_level,
