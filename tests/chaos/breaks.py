@@ -27,7 +27,7 @@ from jobexec.operations.settle import complete, fail, recover
 from jobexec.operations.sql.locks import atomic, lock_rows
 from jobexec.processes.engine import boundary, step, triggers
 from jobexec.processes.handlers import steps
-from jobexec.processes.models import Execution
+from jobexec.processes.models import Execution, ProcessInstance
 from jobexec.processes.store import load
 
 
@@ -185,6 +185,7 @@ def rate() -> None:
 def root_lock() -> None:
     """Steps of one process instance do not wait for each other."""
     load.lock_rows = lambda rows, **how: rows
+    load._locked_row = lambda using, root, **how: ProcessInstance.objects.using(using).filter(pk=root).first()
 
 
 def token_check() -> None:
