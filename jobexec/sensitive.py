@@ -85,7 +85,7 @@ def _hide(value: Any, named: Collection[str], levels: int) -> Any:
 def json_problem(name: str, value: Any) -> str:
     """Why a value is no JSON: the message of :func:`~jobexec.json_values.check_json`, without sensitive parts."""
     try:
-        check_json(name, HIDDEN if is_sensitive(name) else hide(value))
+        check_json(name, hide(value))
     except InvalidJob as error:
         return str(error)
     except RecursionError:

@@ -9,6 +9,7 @@ from django.db import connections
 from jobexec.exceptions import InvalidJob
 from jobexec.models import DeadLetterJob, ExclusiveLock, Job, TimerJob
 from jobexec.operations import trigger_due_timers
+from jobexec.operations.reports.running import jobs_in_hand
 from jobexec.operations.rows import move_statement
 from jobexec.operations.settle.recover import recover_node
 from tests.support.executor import run_one
@@ -51,6 +52,12 @@ def test_arguments_of_a_wrong_shape(alias, configuration):
     run_one(alias)
     assert dead(alias).exception_message.startswith("UnreadableJob: The arguments in the row cannot be read")
     assert (dead(alias).pk, dead(alias).retries) == (row.pk, 0)
+
+
+def test_an_empty_lock_owner_is_listed(alias):
+    write_raw(alias, make_job(alias), lock_owner="")
+    (job,) = jobs_in_hand(alias, 10)
+    assert job.node == ""
 
 
 @pytest.mark.databases("sqlite")  # the others refuse it

@@ -1,5 +1,6 @@
 """`manage.py jobs stats` and one look of `top`."""
 
+import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -112,6 +113,15 @@ def test_top_without_a_terminal_or_once(alias, busy):
         code, text = jobs("top", *arguments, alias=alias, terminal=terminal)
         assert code == 0 and _without_colours(text).startswith(f"Engine {alias} on ") and "\x1b[?" not in text
     assert objects("top", alias=alias)[1][0]["database"] == alias
+
+
+@pytest.mark.parametrize(("most", "count", "at_least"), [(2, 2, ["count", "retries"]), (3, 3, [])])
+def test_timers_that_are_not_read_are_not_hidden(alias, monkeypatch, most, count, at_least):
+    monkeypatch.setattr(sys.modules[overview.__module__], "TIMERS_READ", most)
+    for _ in range(3):
+        make_row(TimerJob, alias, due_date=NOW + timedelta(hours=1))
+    ((found,),) = (told["timers"] for told in objects("stats", alias=alias)[1])
+    assert (found["count"], found["retries"], found["at_least"]) == (count, 0, at_least)
 
 
 def test_top_asks_nothing_while_it_is_paused(monkeypatch):

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.db import OperationalError
 
-from jobexec import job, publish_message
+from jobexec import clock, job, publish_message
 from jobexec.exceptions import DoNotRetry
 from jobexec.models import Batch, BlockedJob, DeadLetterJob, Job, TimerJob
 from jobexec.operations import requeue
@@ -20,6 +20,9 @@ from jobexec.processes.handlers import steps
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
 from jobexec.processes.operations.events import correlate
 from jobexec.processes.operations.instances import cancel
+from jobexec.processes.operations.query import view_of
+from jobexec.processes.operations.why import why
+from jobexec.processes.store import definitions
 from jobexec.processes.store import jobs as job_rows
 from jobexec.testing import ManualExecutor, controlled_clock
 
@@ -320,6 +323,17 @@ def test_a_long_list_keeps_its_order(alias, run_jobs):
     assert (len(CALLS), CALLS[-1]) == (26, "end")
     assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables["note_2"] == list(range(25))
     assert not Variable.objects.using(alias).exists()
+
+
+@pytest.mark.usefixtures("long_from_20")
+def test_a_long_list_waits_for_its_batch(alias):
+    flow = Flow("map")
+    flow.map(note, "item", item, over=list(range(25)))
+    instance = started(alias, flow)
+    process = definitions.process(alias, instance.definition_id)
+    (reason,) = why(view_of(alias, instance.pk), process, clock.now(alias))
+    assert (reason.code, reason.details["batch"]) == ("waits", str(Batch.objects.using(alias).get().pk))
+    assert "note has been waiting since" in reason.text
 
 
 @job(name="tests.flows.count_to")

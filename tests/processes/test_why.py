@@ -81,6 +81,19 @@ def test_what_is_not_read_is_said(alias, monkeypatch):
     assert [code for code, _ in codes(alias, order)] == ["over", "cut"]
 
 
+def test_of_a_job_that_is_not_read_nobody_says_that_it_does_not_exist(alias, monkeypatch):
+    branches = "".join(f'<serviceTask id="t{n}" camunda:type="external" camunda:topic="t"/>' for n in range(3))
+    body = f'<startEvent id="s"/><parallelGateway id="g"/>{branches}'
+    deployed(alias, body, ("s", "g"), *(("g", f"t{n}") for n in range(3)))
+    instance = start("p", using=alias)
+    monkeypatch.setattr("jobexec.processes.operations.query.MOST_ROWS", 2)
+    latest = ExternalWorkerJob.objects.using(alias).order_by("pk").last()
+    first = view_of(alias, instance.pk).executions[0]
+    assert latest.pk != first.job_id
+    Execution.objects.using(alias).filter(pk=first.pk).update(job_id=latest.pk)  # the old token has a new job
+    assert [code for code, _ in codes(alias, instance)] == ["waits", "worker", "cut"]
+
+
 def test_a_join_names_what_is_missing(alias):
     deploy(("order.bpmn", DRAWN), using=alias)
     order = start("order", variables={"amount": 5}, using=alias)

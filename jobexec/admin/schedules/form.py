@@ -162,7 +162,7 @@ def placed(error: InvalidSchedule) -> tuple[str, str]:
     """The form field that the error is about, and the message without the name of the field."""
     text = str(error)
     first, colon, rest = text.partition(": ")
-    field = "kwargs" if first == "kwargs" else error.field
+    field = "kwargs" if first.partition("[")[0] == "kwargs" else error.field
     if colon and first in ("name", "handler_type", "expression", "timezone", "misfire", "args", "kwargs", "options"):
         text = rest[:1].upper() + rest[1:]
     return field, text

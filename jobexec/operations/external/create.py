@@ -89,9 +89,10 @@ def create_external_jobs(
 def _shared(using: str, columns: Mapping[str, Any], now: datetime, due_date: datetime | None) -> dict[str, Any]:
     made = {"job_definition_id": columns["handler_type"], "deployment_id": get_settings().deployment or ""}
     shared = {**made, **columns, "type": JobType.EXTERNAL.value}
-    traceparent = tracing.of_headers(columns.get("custom_headers")) or (tracing.AVAILABLE and tracing.current())
-    if traceparent:
-        shared["traceparent"] = traceparent
+    if not shared.get("traceparent"):
+        traceparent = tracing.of_headers(columns.get("custom_headers")) or (tracing.AVAILABLE and tracing.current())
+        if traceparent:
+            shared["traceparent"] = traceparent
     if due_date is not None:
         shared["due_date"] = due_date
         if due_date > now:

@@ -44,7 +44,7 @@ def _request(names: Sequence[str | UUID], state: NodeState, using: str | None) -
     alias, result = database_of(None, using), OperationResult()
     with atomic(alias):
         rows = list(lock_rows(_named(names, living_nodes(alias)).order_by("id")))
-        labels = {row.pk: row.label for row in living_nodes(alias).told_apart().filter(pk__in=[row.pk for row in rows])}
+        labels = _labels(alias, rows)
         for row in rows:
             if row.requested_state != NodeState.DRAINING:
                 row.requested_state = state
@@ -62,6 +62,12 @@ def living_nodes(using: str) -> ExecutorNodes:
     """The nodes that operators can control."""
     nodes = ExecutorNode.objects.using(using).exclude(state=NodeState.DEAD)
     return nodes.filter(lease_expiration_time__gt=clock.now(using))
+
+
+def _labels(using: str, rows: Sequence[ExecutorNode]) -> dict[UUID, str]:
+    """By id; also of a node whose lease has expired in this moment."""
+    found = ExecutorNode.objects.using(using).told_apart().filter(pk__in=[row.pk for row in rows])
+    return {row.pk: row.label for row in found}
 
 
 def _named(names: Sequence[str | UUID], nodes: ExecutorNodes) -> ExecutorNodes:

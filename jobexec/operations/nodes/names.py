@@ -14,7 +14,7 @@ def name_in(lock_owner: str) -> str:
 
 def names_of(using: str, lock_owners: Iterable[str | None]) -> dict[str, str]:
     """The name of each lock owner, with the process if several nodes have it. One statement, or none for no owner."""
-    owners = {owner for owner in lock_owners if owner}
+    owners = {owner for owner in lock_owners if owner is not None}
     if not owners:
         return {}
     nodes = ExecutorNode.objects.using(using).filter(lock_owner__in=owners).told_apart()

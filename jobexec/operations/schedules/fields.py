@@ -41,9 +41,15 @@ def checked_values(
 def check_job(using: str, values: Mapping[str, Any]) -> None:
     """Raise InvalidSchedule if the handler rejects such jobs, or if neither this process nor a node knows it."""
     handler, configuration = values["handler_type"], values["handler_configuration"]
-    for field, value in (("args", configuration), ("options", values["options"])):
+    checked = (
+        ("args", "args", configuration["args"]),
+        ("kwargs", "args", configuration["kwargs"]),
+        ("args", "args", configuration),  # nested two levels deeper
+        ("options", "options", values["options"]),
+    )
+    for name, field, value in checked:
         try:
-            check_json(field, value)
+            check_json(name, value)
         except InvalidJob as error:
             raise InvalidSchedule(str(error), field) from None
     try:

@@ -127,7 +127,7 @@ class ProcessCalls:
     ) -> pb.ModifyProcessInstanceResponse:
         given = _instructions(request)
         with acting(operator(client, context)):
-            await self.call_context.finish(_modify, request.processInstanceKey, given, client.caller)
+            await self.call_context.once(_modify, request.processInstanceKey, given, client.caller)
         auth.audit(client, "ModifyProcessInstance", request.processInstanceKey)
         return pb.ModifyProcessInstanceResponse()
 

@@ -12,7 +12,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from jobexec.conf import get_settings
 from jobexec.exceptions import DoNotRetry, InvalidJob
 from jobexec.json_values import check_json, shown
-from jobexec.sensitive import json_problem
+from jobexec.sensitive import HIDDEN, is_sensitive, json_problem
 
 from ..engine.rows import Token
 from ..engine.tokens import Changes, Tokens
@@ -24,7 +24,7 @@ _LONGEST_NAME = 255
 def checked(value: Any, handler: str) -> Any:
     """A handler's result that can be stored. Raises DoNotRetry if not: another run would only repeat its effects."""
     try:
-        check_variables({f"result of {handler}": value})
+        _check_value(f"result of {handler}", value)
     except InvalidJob as error:
         raise not_kept(error) from None
     return value
@@ -37,19 +37,23 @@ def not_kept(error: InvalidJob) -> DoNotRetry:
 
 def check_variables(variables: Mapping[str, Any]) -> None:
     """Raise InvalidJob, naming the variable, for a name or a value that cannot be stored, or that is too large."""
-    most = get_settings().processes.max_value_size
     for name, value in variables.items():
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
             raise InvalidJob(
                 f"The name of a variable is a string of 1 to {_LONGEST_NAME} characters, not {shown(name)}."
             )
-        try:
-            check_json(name, value)
-        except InvalidJob:
-            raise InvalidJob(json_problem(name, value)) from None
-        size = _size(value)
-        if size > most:
-            raise InvalidJob(f"{name}: expected at most {most:,} bytes of JSON, got {size:,} (MAX_VALUE_SIZE).")
+        _check_value(name, value, names_it=True)
+
+
+def _check_value(name: str, value: Any, *, names_it: bool = False) -> None:
+    """Raise InvalidJob; with ``names_it``, a sensitive name hides the value. Other names are those of handlers."""
+    try:
+        check_json(name, value)
+    except InvalidJob:
+        raise InvalidJob(json_problem(name, HIDDEN if names_it and is_sensitive(name) else value)) from None
+    most, size = get_settings().processes.max_value_size, _size(value)
+    if size > most:
+        raise InvalidJob(f"{name}: expected at most {most:,} bytes of JSON, got {size:,} (MAX_VALUE_SIZE).")
 
 
 def check_step(tokens: Tokens, changes: Changes) -> None:

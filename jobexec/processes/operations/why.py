@@ -11,7 +11,16 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from jobexec.models import AbstractJob, BlockedJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
+from jobexec.models import (
+    JOB_TABLES,
+    AbstractJob,
+    BlockedJob,
+    DeadLetterJob,
+    ExternalWorkerJob,
+    Job,
+    SuspendedJob,
+    TimerJob,
+)
 from jobexec.operations.values.humanize import both
 from jobexec.operations.why.facts import Reason, iso
 
@@ -31,7 +40,8 @@ _TOLD = 3
 def why(view: InstanceView, process: Process | None, now: datetime) -> list[Reason]:
     """Why the instance waits, what needs an operator first. The texts are in the active language.
 
-    ``details`` has ``element`` and ``since``, and the ids ``job``, ``task`` or ``instance`` of what it waits for.
+    ``details`` has ``element`` and ``since``, and the ids ``job``, ``batch``, ``task`` or ``instance`` of what it waits
+    for.
     ``process`` is the definition, None if it is gone. One statement, for the candidates of its tasks.
     """
     instance = view.instance
@@ -128,8 +138,7 @@ class _Explanation:
         elif task is not None:
             yield self._task(execution, task)
         elif not self._waits_for_events(execution):
-            text = _("%(element)s has been waiting since %(since)s.")
-            yield self._reason("waits", text, execution)
+            yield self._waits(execution)
         yield from self._events(execution.pk, execution.element_id)
 
     def _reason(self, code: str, text: str, execution: Execution, **values: Any) -> Reason:
@@ -138,6 +147,14 @@ class _Explanation:
         details = {"element": execution.element_id, "since": iso(execution.entered_at)}
         details |= {name: str(value) for name, value in values.items() if isinstance(value, UUID)}
         return Reason(code, text % told, details)
+
+    def _waits(self, execution: Execution, **values: Any) -> Reason:
+        return self._reason("waits", _("%(element)s has been waiting since %(since)s."), execution, **values)
+
+    @cached_property
+    def _jobs_are_cut(self) -> bool:
+        """Whether the job of an element may be among those that were not read."""
+        return any(str(table._meta.verbose_name_plural) in self.view.cut for table in JOB_TABLES)
 
     def _name(self, element: str) -> str:
         node = self.process.find(element) if self.process else None
@@ -149,12 +166,18 @@ class _Explanation:
         return bool(self.subscriptions.get(execution.pk) or self.timers.get(str(execution.pk)))
 
     def _incident(self, execution: Execution, job: AbstractJob | None) -> Reason:
+        if job is None and self._jobs_are_cut:
+            return self._waits(execution)
         if job is None:
             return self._reason("no_job", _("%(element)s has failed, and its dead letter no longer exists."), execution)
         text = _("%(element)s has an incident: %(exception)s Requeue its dead letter to try again.")
         return self._reason("dead_letter", text, execution, job=job.pk, exception=_sentence(job.exception_message))
 
     def _job(self, execution: Execution, job: AbstractJob | None) -> Reason:
+        if job is None and execution.data.get("batch"):
+            return self._waits(execution, batch=execution.job_id)
+        if job is None and self._jobs_are_cut:
+            return self._waits(execution)
         if job is None:
             text = _("%(element)s waits for a job that does not exist. The job may have ended a moment ago.")
             return self._reason("no_job", text, execution)

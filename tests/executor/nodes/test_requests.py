@@ -100,6 +100,13 @@ def test_the_command(alias):
     assert [each["name"] for each in objects("nodes", alias=alias)[1]] == ["a", "b"]
 
 
+def test_a_node_whose_lease_expires_in_this_moment_is_named(alias, monkeypatch):
+    make_node(alias, "a")
+    later, now = iter([timedelta(0)]), clock.now
+    monkeypatch.setattr(clock, "now", lambda using: now(using) + next(later, timedelta(days=1)))
+    assert operations.pause_nodes(["a"], using=alias).changed == ["a"]
+
+
 def test_the_audit_log_has_it(alias):
     make_node(alias, "a")
     with acting(Operator(OperatorType.USER, "anna")):

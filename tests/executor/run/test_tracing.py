@@ -12,6 +12,7 @@ from jobexec.executor.execute_now import execute_now
 from jobexec.models import Job, TimerJob
 from jobexec.operations import acquire_jobs
 from jobexec.operations.enqueue.create import create_jobs
+from jobexec.operations.external.create import create_external_jobs
 from jobexec.operations.values.acquired_job import ServedJobs
 from tests.support.executor import Host, all_gone, run_one
 from tests.support.factories import LOCK_TIME, make_job
@@ -64,6 +65,15 @@ def test_the_row_that_enqueue_returns_says_the_same(alias, spans, handle):
     handler = handle(lambda: None, name="tests.fine").using(database=alias)
     with shop() as order:
         assert handler.enqueue().traceparent == handler.enqueue_many([()])[0].traceparent == of(order)
+
+
+@pytest.mark.parametrize("headers", [{}, {"traceparent": HEADER}])
+def test_a_job_for_workers_that_a_step_gives_a_trace_keeps_it(alias, spans, headers):
+    given = HEADER.replace("b7", "c8")
+    with shop():
+        columns = {"handler_type": "pay", "custom_headers": headers, "traceparent": headers.get("traceparent") or given}
+        (row,) = create_external_jobs(alias, columns, [{"variables": {}}])
+    assert row.traceparent == (HEADER if headers else given)
 
 
 @pytest.mark.parametrize("name", ["traceparent", "Traceparent"])

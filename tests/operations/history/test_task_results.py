@@ -394,6 +394,12 @@ def test_the_error_names_the_handler_and_the_place_in_its_return_value(handle, v
     assert f"cannot be stored: return value of shop.report{problem}" in str(raised.value)
 
 
+def test_the_error_shows_the_value_of_a_handler_with_a_sensitive_word_in_its_name(handle):
+    handler = handle(lambda: None, name="shop.reset_password", keep_result=True)
+    with pytest.raises(DoNotRetry, match=r"return value of shop.reset_password\['sent'\]: expected JSON, got 1j"):
+        handler.encode_result({"sent": 1j, "password": b"top"})
+
+
 # -- how long they are kept ------------------------------------------------------------------------------------------
 
 

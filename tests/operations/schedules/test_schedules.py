@@ -144,6 +144,19 @@ class TestSaving:
         assert (error.value.field, not str(error.value)) == (field, False)
         assert not Schedule.objects.using(alias).exists()
 
+    @pytest.mark.parametrize(
+        ("fields", "told"),
+        [
+            ({"args": [1, float("nan")]}, "args[1]: expected JSON, got nan"),
+            ({"kwargs": {"share": [float("nan")]}}, "kwargs['share'][0]: expected JSON, got nan"),
+        ],
+    )
+    @pytest.mark.databases("sqlite")
+    def test_the_argument_that_is_no_json_is_named_by_its_place(self, alias, fields, told):
+        with pytest.raises(InvalidSchedule) as error:
+            save(alias, **fields)
+        assert str(error.value).startswith(told)
+
     def test_a_handler_that_only_other_nodes_know_is_believed(self, alias):
         JobDefinition.objects.using(alias).create(id="elsewhere", handler_type="elsewhere", last_registered=NOW)
         assert save(alias, handler_type="elsewhere").next_time

@@ -5,6 +5,7 @@ import threading
 
 import grpc
 import pytest
+from django.db import OperationalError
 from django.db.models import Q
 
 from jobexec.gateways import long_polling
@@ -12,6 +13,7 @@ from jobexec.gateways.grpc import gateway_pb2 as pb
 from jobexec.models import AuditLog, ExternalWorkerJob, TimerJob
 from jobexec.operations import retry_now
 from jobexec.operations.external.search import search_incidents
+from jobexec.processes.gateways import verbs
 from jobexec.processes.models import ProcessDefinition, ProcessDeployment, ProcessInstance, UserTask, Variable
 from jobexec.processes.operations.suspend import suspend
 from jobexec.processes.operations.user_tasks import complete
@@ -274,6 +276,22 @@ def test_a_modification(gateway):
     modify(processInstanceKey=key, terminateInstructions=[{"elementInstanceKey": job.elementInstanceKey}])
     assert instance(gateway, key).state == "cancelled"
     failed(lambda: modify(processInstanceKey=key, activateInstructions=[pay]), Code.NOT_FOUND)
+
+
+def test_a_modification_whose_connection_is_lost_is_not_made_twice(gateway, monkeypatch):
+    deployed(gateway, chain(APPROVE, PAY))
+    key = gateway.client.CreateProcessInstance(bpmnProcessId="order").processInstanceKey
+    modify = verbs.modify
+
+    def modify_and_lose_the_answer(*args):
+        modify(*args)
+        raise OperationalError("the connection was lost")
+
+    monkeypatch.setattr(verbs, "modify", modify_and_lose_the_answer)
+    pay = {"elementId": "pay"}
+    with pytest.raises(grpc.RpcError):
+        gateway.client.ModifyProcessInstance(processInstanceKey=key, activateInstructions=[pay])
+    assert gateway.rows().count() == 1
 
 
 def variables(gateway):

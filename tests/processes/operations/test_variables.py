@@ -6,12 +6,13 @@ import pytest
 from django.db import connections, transaction
 
 from jobexec import job
-from jobexec.exceptions import InvalidJob
+from jobexec.exceptions import DoNotRetry, InvalidJob
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job, TimerJob
 from jobexec.operations.external.settle import complete_external_job
 from jobexec.processes.exceptions import InstanceBusy
 from jobexec.processes.flows.builder import Flow
 from jobexec.processes.handlers.registry import service_task
+from jobexec.processes.handlers.results import check_variables, checked
 from jobexec.processes.models import ProcessInstance, UserTask, Variable
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.events import correlate, signal
@@ -148,6 +149,22 @@ def test_what_a_step_of_a_flow_returns_is_not_made_again(alias, run_jobs, size):
     assert "It has run, but its result cannot be kept" in dead.exception_message
     assert ([2000] if size == 2000 else [900, 850]) == CALLS
     assert ("MAX_VALUE_SIZE" if size == 2000 else "MAX_VARIABLES_SIZE") in dead.exception_message
+
+
+def test_a_result_of_a_function_with_the_longest_name():
+    assert checked("fine", f"tests.{'n' * 244}") == "fine"
+
+
+def test_a_result_of_a_function_with_a_sensitive_word_in_its_name():
+    with pytest.raises(DoNotRetry, match=r"result of shop.reset_password\['sent'\]: expected JSON, got 1j") as raised:
+        checked({"sent": 1j, "iban": b"DE02"}, "shop.reset_password")
+    assert "DE02" not in str(raised.value)
+
+
+def test_a_sensitive_variable_is_not_quoted():
+    with pytest.raises(InvalidJob) as raised:
+        check_variables({"customer_iban": b"DE02"})
+    assert str(raised.value) == "customer_iban: expected JSON, also below its sensitive names."
 
 
 def test_what_a_worker_sends(alias, run_jobs):

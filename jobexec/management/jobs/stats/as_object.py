@@ -7,7 +7,7 @@ from typing import Any
 
 from jobexec.models import Suspension
 from jobexec.models.suspension import parts_of
-from jobexec.operations.overview import Overview, RunningBatch
+from jobexec.operations.overview import NextTimers, Overview, RunningBatch
 from jobexec.operations.problems import problems
 from jobexec.operations.reports.counts import CappedCount, JobCounts
 from jobexec.operations.reports.failure_groups import GroupOfFailures
@@ -25,7 +25,7 @@ def as_object(seen: Overview) -> dict[str, Any]:
         "incidents": seen.incidents and int(seen.incidents),
         "oldest_due": seen.oldest_due,
         "schedules": [asdict(schedule) for schedule in seen.schedules or []],
-        "timers": [asdict(timer) for timer in seen.timers or []],
+        "timers": [_timers(each) for each in seen.timers or []],
         "nodes": nodes(seen),
         "suspensions": [_suspension(each) for each in seen.suspensions or []],
         "planned": [_suspension(each) for each in seen.planned or []],
@@ -40,6 +40,10 @@ def as_object(seen: Overview) -> dict[str, Any]:
 
 def nodes(seen: Overview) -> list[dict[str, Any]]:
     return [{**asdict(node), "lease_good": node.lease_good} for node in seen.nodes or []]
+
+
+def _timers(found: NextTimers) -> dict[str, Any]:
+    return {**asdict(found), "at_least": ["count", "retries"] if found.count.capped else []}
 
 
 def _traffic(through: Traffic) -> dict[str, Any]:
