@@ -18,6 +18,7 @@ from ..notify.wake_workers import wake_workers_on_commit
 from ..sql.dialect import dialect
 from ..sql.insert import insert_missing
 from ..sql.locks import delete_rows, lock_rows, returns_rows
+from ..sql.portable import Dialect
 from ..sql.serial_key import locked_instance, of_instances
 
 _TYPES = 100  # of external jobs in one process instance
@@ -74,8 +75,11 @@ def unlock_instances(using: str, owner: str, instances: Collection[str]) -> None
     """
     if not instances:
         return
-    free = _free_in_one_statement if returns_rows(using) else _free_one_by_one
-    wake_for_siblings(using, free(using, owner, instances))
+    if not returns_rows(using):
+        wake_for_siblings(using, _free_one_by_one(using, owner, instances))
+    elif freed := _free_in_one_statement(using, owner, instances):
+        names, with_jobs, with_external = zip(*freed, strict=True)
+        _wake(using, names, any(with_jobs), any(with_external))
 
 
 def _free_one_by_one(using: str, owner: str, instances: Collection[str]) -> Collection[str]:
@@ -88,20 +92,27 @@ def _free_one_by_one(using: str, owner: str, instances: Collection[str]) -> Coll
     return freed
 
 
-def _free_in_one_statement(using: str, owner: str, instances: Collection[str]) -> Collection[str]:
-    spelled, lock, job = dialect(using), ExclusiveLock._meta.db_table, Job._meta.db_table
-    # The index finds jobs by the process instance id, which is the part of the key after the tenant.
-    key, among = "held.process_instance_id", spelled.text_among("process_instance_id", "%s")
-    instance = f"substr({key}, {spelled.text_position}({key}, {spelled.separator}) + 1)"
+def _free_in_one_statement(using: str, owner: str, instances: Collection[str]) -> list[tuple[str, bool, bool]]:
+    """Return the freed process instances, each with whether it has further exclusive jobs, and external ones."""
+    spelled, lock = dialect(using), ExclusiveLock._meta.db_table
+    job, external = Job._meta.db_table, ExternalWorkerJob._meta.db_table
+    jobs, external_jobs = _siblings(spelled, job), _siblings(spelled, external)
     statement = f"""
-        DELETE FROM {lock} AS held WHERE {among} AND lock_owner = %s AND NOT EXISTS (
-          SELECT 1 FROM {job} WHERE process_instance_id IN (held.process_instance_id, {instance})
-          AND process_instance_id <> '' AND {spelled.serial_key(job)} = held.process_instance_id
-          AND exclusive AND lock_owner = held.lock_owner)
-        RETURNING process_instance_id"""
+        DELETE FROM {lock} WHERE {spelled.text_among("process_instance_id", "%s")} AND lock_owner = %s
+        AND NOT EXISTS ({jobs} AND {job}.lock_owner = {lock}.lock_owner)
+        RETURNING process_instance_id, EXISTS ({jobs}), EXISTS ({external_jobs})"""
     with connections[using].cursor() as cursor:
         cursor.execute(statement, [spelled.text_list(instances), owner])
-        return [instance for (instance,) in cursor.fetchall()]
+        return list(cursor.fetchall())
+
+
+def _siblings(spelled: Dialect, table: str) -> str:
+    """Return the query for the exclusive jobs in a table that belong to the process instance of a lock."""
+    # The index finds jobs by the process instance id, which is the part of the key after the tenant.
+    key = f"{ExclusiveLock._meta.db_table}.process_instance_id"  # without an alias: SQLite forgets it in RETURNING
+    instance = f"substr({key}, {spelled.text_position}({key}, {spelled.separator}) + 1)"
+    return f"""SELECT 1 FROM {table} WHERE process_instance_id IN ({key}, {instance}) AND process_instance_id <> ''
+          AND {spelled.serial_key(table)} = {key} AND exclusive"""
 
 
 def wake_for_siblings(using: str, freed: Collection[str]) -> None:
@@ -113,11 +124,15 @@ def wake_for_siblings(using: str, freed: Collection[str]) -> None:
     if not freed:
         return
     external = of_instances(ExternalWorkerJob.objects.using(using), freed)
-    for_executors, for_workers = _exist(using, of_instances(Job.objects.using(using), freed), external)
+    _wake(using, freed, *_exist(using, of_instances(Job.objects.using(using), freed), external))
+
+
+def _wake(using: str, freed: Collection[str], for_executors: bool, for_workers: bool) -> None:
     if for_executors:
         wake_on_commit(using)
         announce_instances(using, freed)
     if for_workers:
+        external = of_instances(ExternalWorkerJob.objects.using(using), freed)
         types = external.order_by().values_list("handler_type", flat=True).distinct()[:_TYPES]
         wake_workers_on_commit(using, types)
 
