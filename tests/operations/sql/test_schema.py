@@ -69,8 +69,9 @@ def plans(alias, monkeypatch):
             if alias == "postgresql":
                 cursor.execute("SET LOCAL enable_seqscan = off")
             for query in queries:
-                if query["sql"].startswith("SELECT") and "jobexec_job" in query["sql"]:
-                    cursor.execute(connections[alias].ops.explain_query_prefix() + " " + query["sql"])
+                sql = query["sql"].strip()
+                if sql.startswith(("SELECT", "DELETE")) and "jobexec_job" in sql:
+                    cursor.execute(connections[alias].ops.explain_query_prefix() + " " + sql)
                     found.append("\n".join(str(row) for row in cursor.fetchall()))
         return found
 
