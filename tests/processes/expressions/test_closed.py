@@ -151,14 +151,14 @@ ATTACKS = [
 
 @pytest.mark.parametrize(("source", "language"), ATTACKS, ids=[f"{at}" for at in range(len(ATTACKS))])
 def test_attack_fails_soon(source, language):
-    started = time.perf_counter()
+    started = time.thread_time()
     try:
         found = parse(source, language).evaluate(VARIABLES, EvaluationContext(objects={"execution": {"id": "1"}}))
     except ExpressionError as error:
         assert len(str(error)) < 1000
     else:
         assert found in (None, False) or found == [None], found
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2
 
 
 def test_there_are_fifty_attacks():

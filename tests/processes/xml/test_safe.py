@@ -64,13 +64,13 @@ ATTACKS = {
 @pytest.mark.parametrize("name", ATTACKS)
 def test_refused(name):
     document, reason = ATTACKS[name]
-    started = time.perf_counter()
+    started = time.thread_time()
     with pytest.raises(InvalidProcess) as caught:
         read(document.encode())
     (problem,) = caught.value.problems
     assert reason in problem.message
     assert problem.element == "file"
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
