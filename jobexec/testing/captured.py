@@ -12,6 +12,7 @@ from django.db import connections
 from django.test.testcases import TestCase
 
 from jobexec.operations.notify.observers import unwatch, watch
+from jobexec.operations.sql.on_commit import after_commit
 from jobexec.operations.values.inserted_rows import NewJob
 
 from .assertions import check_enqueued, check_not_enqueued
@@ -50,7 +51,7 @@ class CapturedJobs(Sequence[EnqueuedJob]):
         if self._using not in (None, using):
             return
         mark = _Mark(connections[using])
-        connections[using].on_commit(mark, robust=True)
+        after_commit(connections[using], mark)
         self._jobs += [(EnqueuedJob.of(using, job), mark) for job in jobs]
 
     def _close(self) -> None:

@@ -147,7 +147,7 @@ MODEL = (
 
 
 @override_settings(TIME_ZONE="UTC")
-def test_processes_are_started_by_an_application_and_driven_by_an_executor(alias, roles, handlers):
+def test_processes_are_started_by_an_application_and_driven_by_an_executor(alias, roles, handlers, caplog):
     pytest.importorskip("lxml")
     process = bpmn.process(MODEL, top='<message id="m" name="paid"/>')
     with logged_in(alias, roles, "executor"):
@@ -155,6 +155,7 @@ def test_processes_are_started_by_an_application_and_driven_by_an_executor(alias
     with logged_in(alias, roles, "enqueuer"):
         instance = start("p", variables={"amount": 5}, using=alias)
         chain(handlers.s(), handlers.s()).start(using=alias)
+        assert [record for record in caplog.records if record.levelname == "ERROR"] == []  # of what follows the commit
         may_not(alias, "DELETE FROM jobexec_processes_processinstance")
         may_not(alias, "UPDATE jobexec_processes_usertask SET assignee = 'me'")
         may_not(alias, "INSERT INTO jobexec_processes_processdeployment (name) VALUES ('x')")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 
-from django.db import transaction
+from django.db import connections
 
 from jobexec import clock
 from jobexec.models import GatewayClient
+from jobexec.operations.sql.on_commit import after_commit
 
 #: The minimum time between two writes.
 EVERY = timedelta(minutes=1)
@@ -22,7 +23,7 @@ def note(row: GatewayClient, using: str) -> None:
     """
     now = clock.now(using)
     if row.last_use is None or now - row.last_use >= EVERY:
-        transaction.on_commit(partial(_write, row, using), using, robust=True)
+        after_commit(connections[using], partial(_write, row, using))
 
 
 def _write(row: GatewayClient, using: str) -> None:

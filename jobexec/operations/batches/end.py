@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from django.db import connections
 from django.db.models import Exists
 
 from jobexec.models import Batch, BatchPart, TimerJob
 
 from ..manage.adjust import retry_now
+from ..sql.on_commit import after_commit
 from .jobs import MONITOR
 
 
@@ -18,7 +21,7 @@ def hurry_on_commit(using: str, batch: Batch) -> None:
     the same time do not see each other before their commits, but the last to commit sees them all. Only the row of the
     monitor's job is locked. If the process is killed in between, the monitor runs at its own due date.
     """
-    connections[using].on_commit(lambda: _hurry(using, batch), robust=True)
+    after_commit(connections[using], partial(_hurry, using, batch))
 
 
 def _hurry(using: str, batch: Batch) -> None:

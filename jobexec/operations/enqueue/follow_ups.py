@@ -14,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from jobexec.models import Job
 
-from ..sql.on_commit import Once
+from ..sql.on_commit import Once, after_commit
 from ..values.acquired_job import AcquiredJob, from_row
 from ..values.followers import Followers
 from ..values.inserted_rows import NewJob, Table
@@ -62,7 +62,7 @@ class Hold:
             return
         arrival = _Arrival()
         arrival.add(self.home, self.followers, self._jobs)
-        connection.on_commit(arrival, robust=True)
+        after_commit(connection, arrival)
 
 
 class _Arrival:

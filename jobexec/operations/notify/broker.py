@@ -22,7 +22,7 @@ from jobexec.broker.publisher import publisher
 from jobexec.conf import get_settings
 from jobexec.models import Job
 
-from ..sql.on_commit import Once
+from ..sql.on_commit import Once, after_commit
 from ..sql.serial_key import of_instances
 from ..values.inserted_rows import CreatedJobs, NewJob
 
@@ -105,7 +105,7 @@ def _of_transaction(using: str) -> Iterator[_Dispatch]:
         return
     waiting = _Dispatch(using)
     yield waiting
-    connection.on_commit(waiting, robust=True)
+    after_commit(connection, waiting)
 
 
 def _kind(job: NewJob) -> Kind:

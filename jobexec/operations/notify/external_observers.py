@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from django.db import transaction
+from django.db import connections
+
+from ..sql.on_commit import after_commit
 
 _listeners: list[Callable[[str], None]] = []
 
@@ -29,4 +31,4 @@ def unlisten(listener: Callable[[str], None]) -> None:
 def completed(using: str, type: str) -> None:
     """Report a completed job when the current transaction commits."""
     for listener in _listeners:
-        transaction.on_commit(partial(listener, type), using=using, robust=True)
+        after_commit(connections[using], partial(listener, type))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from django.db import transaction
+from django.db import connections
 from django.dispatch import Signal
 
 from jobexec import signals
 from jobexec.models import AbstractJob, DeadLetterJob, Job
 
 from ..audit import acting
+from ..sql.on_commit import after_commit
 
 
 def failure_signal(moved: AbstractJob, error: BaseException | None) -> tuple[Signal, dict[str, Any]]:
@@ -29,7 +30,7 @@ def announce(signal: Signal, using: str, sender: type[Any], **values: Any) -> No
     attributed to the operator whose change it receives.
     """
     if signal.receivers and signal.has_listeners(sender):
-        transaction.on_commit(partial(_send, signal, sender=sender, using=using, **values), using=using, robust=True)
+        after_commit(connections[using], partial(_send, signal, sender=sender, using=using, **values))
 
 
 def _send(signal: Signal, **values: Any) -> None:

@@ -11,7 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from jobexec.conf import get_settings
 
 from ..sql.dialect import dialect_of
-from ..sql.on_commit import Once
+from ..sql.on_commit import Once, after_commit
 
 logger = logging.getLogger("jobexec.wake")
 
@@ -64,7 +64,7 @@ def _wake(using: str, content: str) -> None:
     if pending is not None:
         pending.also(content)
         return
-    connection.on_commit(_Wake(connection, content), robust=True)
+    after_commit(connection, _Wake(connection, content))
 
 
 class _Wake:

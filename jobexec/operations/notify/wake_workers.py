@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from jobexec.conf import get_settings
 
 from ..sql.dialect import dialect_of
+from ..sql.on_commit import after_commit
 
 logger = logging.getLogger("jobexec.wake")
 
@@ -59,7 +60,7 @@ def wake_workers_on_commit(using: str, types: Iterable[str]) -> None:
         pending.types |= named
         return
     _places[connection] = len(connection.run_on_commit)
-    connection.on_commit(_Wake(connection, named), robust=True)
+    after_commit(connection, _Wake(connection, named))
 
 
 def _pending(connection: BaseDatabaseWrapper) -> _Wake | None:

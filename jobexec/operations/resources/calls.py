@@ -8,13 +8,14 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from django.db import transaction
+from django.db import connections
 
 from jobexec.conf import get_settings
 from jobexec.conf.resources import BreakerProfile, Resources
 from jobexec.models import BreakerState
 
 from ..sql.errors import one_line
+from ..sql.on_commit import after_commit
 from .breaker import count_trials, open_breaker
 from .limits import states
 
@@ -93,7 +94,7 @@ def report_call(using: str, resource: str | None, failure: str | None = None, co
         return
     failed = failure is not None and counts([code], profile)
     call = (failure or "an error without a message").partition("\n")[0] if failed else ""
-    transaction.on_commit(partial(_judge, using, resource, call), using=using, robust=True)
+    after_commit(connections[using], partial(_judge, using, resource, call))
 
 
 def _judge(using: str, resource: str, call: str) -> None:

@@ -22,7 +22,7 @@ from jobexec.models import BATCH_HANDLERS, AbstractJob, Batch, BatchState, Batch
 from jobexec.models.batch import JOBS
 
 from ..notify.wake import wake_on_commit
-from ..sql.on_commit import Once
+from ..sql.on_commit import Once, after_commit
 from ..values.acquired_job import AcquiredJob
 from ..values.batch_figures import Figures, holding
 from ..values.ranking import rank
@@ -108,7 +108,7 @@ def look_on_commit(using: str, batches: Iterable[UUID]) -> None:
     if pending is None:
         pending = _Look(connection)
         pending.batches.update(batches)
-        connection.on_commit(pending, robust=True)
+        after_commit(connection, pending)
     else:
         pending.batches.update(batches)
 

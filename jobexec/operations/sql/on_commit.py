@@ -1,13 +1,28 @@
-"""On-commit callbacks that a transaction has at most once."""
+"""On-commit callbacks whose errors do not reach the caller, and callbacks that a transaction has at most once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 C = TypeVar("C")
+
+
+def after_commit(connection: BaseDatabaseWrapper, callback: Callable[[], object]) -> None:
+    """Call ``callback`` when the current transaction has committed, or at once outside one. Its errors are logged.
+
+    Django 5.2 logs the ``__qualname__`` of a callback that failed, which partials and instances lack: the caller would
+    get an AttributeError although the transaction is committed, and the other callbacks would not be called.
+    """
+    if not hasattr(callback, "__qualname__"):
+        named: Any = callback
+        called = callback.func if isinstance(callback, partial) else callback
+        named.__qualname__ = getattr(called, "__qualname__", type(called).__qualname__)
+    connection.on_commit(callback, robust=True)
 
 
 class Once(Generic[C]):

@@ -6,9 +6,10 @@ import json
 from functools import partial
 from typing import Any
 
-from django.db import transaction
+from django.db import connections
 
 from jobexec import clock
+from jobexec.operations.sql.on_commit import after_commit
 from jobexec.operations.sql.server_time import keep_time
 
 from ..definition import Process, shape, to_json
@@ -49,5 +50,5 @@ def define(using: str, process: Process) -> str:
     ProcessDefinition.objects.using(using).bulk_create([row], ignore_conflicts=True)
     record(using, process, update=False)
     # What the shape says of steps that are known: flows that start at the same time would wait for the caller's commit.
-    transaction.on_commit(partial(record, using, process), using=using, robust=True)
+    after_commit(connections[using], partial(record, using, process))
     return id
