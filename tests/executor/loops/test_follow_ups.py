@@ -74,7 +74,8 @@ def node(alias, make_executor):
     """A function that starts an executor."""
 
     def make(**keys):
-        return Node(alias, make_executor(SELDOM, **keys))
+        # With a small queue, a round of the acquisition may reserve all places while a follow-up arrives.
+        return Node(alias, make_executor(SELDOM, **{"QUEUE_SIZE": 200} | keys))
 
     return make
 
