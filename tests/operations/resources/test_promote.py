@@ -13,6 +13,7 @@ from jobexec.operations.rows import move_statement
 from jobexec.operations.settle.complete import complete_jobs
 from jobexec.operations.settle.fail import fail_job
 from jobexec.operations.settle.release import release_jobs
+from jobexec.testing import ManualExecutor
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, table_of, tables_of
 
 pytestmark = pytest.mark.every_database
@@ -164,6 +165,24 @@ def test_a_rate_lets_one_job_after_the_other(alias, frozen, resources, form):
     frozen.tick(3600)  # an idle hour is no credit
     blocked(alias, 3)
     assert look(alias).moved == 1
+
+
+def test_jobs_that_have_expired_use_up_no_rate(alias, frozen, resources, handle, form):
+    """They are promoted only to be cancelled: none of them calls what the rate protects."""
+    calls = []
+    work = handle(calls.append, database=alias, resource="pay.example")
+    resources(pay_example={"rate": "1/PT1M"})
+    for number in range(3):
+        work.using(expires=60).enqueue(number)
+    frozen.tick(120)
+    for number in (3, 4):
+        work.enqueue(number)
+    executor = ManualExecutor(using=alias, reraise=False)
+    executor.run_until_empty()
+    assert (calls, BlockedJob.objects.using(alias).count()) == ([3], 1)
+    frozen.tick(60)
+    executor.run_until_empty()
+    assert (calls, tables_of(alias)) == ([3, 4], {})
 
 
 def test_a_burst(alias, frozen, resources):
