@@ -148,6 +148,17 @@ def test_a_resource_that_no_entry_covers_is_refused(alias):
     assert not BlockedJob.objects.using(alias).exists()
 
 
+def test_the_call_is_named_whose_resource_no_entry_covers(alias, handle):
+    work = handle(lambda name: None, database=alias, resource=lambda name: name)
+    calls = [("customer:1",), ("customer:2",), ("nobody",)]
+    for given in (calls, iter(calls)):
+        with pytest.raises(InvalidJob, match=r"^Call 3 of enqueue_many: resource: .* got 'nobody'"):
+            work.enqueue_many(given)
+    with pytest.raises(InvalidJob, match="resource: expected a name that RESOURCES covers"):
+        work.s("nobody")
+    assert not BlockedJob.objects.using(alias).exists()
+
+
 def test_jobs_of_a_resource_that_this_process_does_not_know_stay(alias, resources):
     blocked(alias)
     resources(other={"limit": 1})
