@@ -153,13 +153,18 @@ class JobFunction(Generic[P, R]):
         from jobexec.operations.enqueue.create import check_resource
         from jobexec.operations.values.inserted_rows import Own
 
-        resource, wait = self.options.get("resource"), self.options.get("wait_for")
-        name = resource_of(resource, self.arguments, args, kwargs) if callable(resource) else None
+        wait = self.options.get("wait_for")
+        name = self.resource_for(args, kwargs) if callable(self.options.get("resource")) else None
         check_resource(name)
         return Own(
             name,
             wait_of(wait, self.arguments, args, kwargs, secret=self.encrypted) if callable(wait) else None,
         )
+
+    def resource_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        """The resource of a call by the option ``resource``. Whether RESOURCES covers it is not checked."""
+        resource = self.options.get("resource")
+        return resource_of(resource, self.arguments, args, kwargs) if callable(resource) else resource
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> JobCall:
         """Return this call as a value. Insert it later by its ``enqueue()``, in a batch, or in a flow.

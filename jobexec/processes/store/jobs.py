@@ -11,7 +11,6 @@ from jobexec import tracing
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidRetryPlan
 from jobexec.handlers.function import JobFunction
-from jobexec.handlers.keys import resource_of
 from jobexec.handlers.options import to_columns
 from jobexec.handlers.registry import registered
 from jobexec.identifiers import uuid7s
@@ -70,11 +69,11 @@ def _resource_of(element: str, handler: str, call: Mapping[str, Any], tenant: st
     Raises StepError for one that cannot be made, or that RESOURCES does not cover.
     """
     function = registered(handler)
-    options: Mapping[str, Any] = function.options if isinstance(function, JobFunction) else {}
-    name = options.get("resource") if "resource" in options else get_settings().resources.of_tenant(tenant)
     try:
-        if callable(name) and isinstance(function, JobFunction):
-            name = resource_of(name, function.arguments, call["args"], call["kwargs"])
+        if isinstance(function, JobFunction) and "resource" in function.options:
+            name = function.resource_for(call["args"], call["kwargs"])
+        else:
+            name = get_settings().resources.of_tenant(tenant)
         check_resource(name)
     except Exception as error:  # of the project's function, too
         raise StepError(element, f"Its resource cannot be used: {error}") from error
