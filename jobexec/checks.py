@@ -6,6 +6,8 @@ Nothing runs at import; the app's ``ready()`` calls :func:`register_checks`.
 
 from __future__ import annotations
 
+import builtins
+import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
@@ -51,6 +53,7 @@ def register_checks() -> None:
     for check in (check_settings, check_project, check_engines, check_handlers, check_schedules, check_hooks):
         register(check, TAG)
     register(check_middleware, TAG)
+    register(check_breakers, TAG)
     register(check_alerts, TAG)
     register(check_broker, TAG)
     register(check_encryption, TAG)
@@ -153,6 +156,37 @@ def check_middleware(**kwargs: Any) -> list[CheckMessage]:
         Error(f"JOBEXEC['MIDDLEWARE']: {problem}.", hint=_HINT_MIDDLEWARE, id="jobexec.E016")
         for problem in middleware_problems(settings.middleware, is_async=is_async)
     ]
+
+
+def check_breakers(**kwargs: Any) -> list[CheckMessage]:
+    """W021: the exceptions that circuit breakers count or ignore exist, under these names."""
+    if conf.problems(conf.raw_settings()):
+        return []  # reported by check_settings
+    return [
+        Warning(
+            f"JOBEXEC['RESOURCES'][{entry!r}]: the breaker names {name!r}, {problem}.",
+            hint=_HINT_BREAKER,
+            id="jobexec.W021",
+        )
+        for entry, limits in conf.get_settings().resources.items()
+        if limits.breaker is not None
+        for name in (*limits.breaker.counts, *limits.breaker.ignores)
+        if (problem := _problem_of_exception(name))
+    ]
+
+
+def _problem_of_exception(name: str) -> str:
+    """What is wrong with the path of an exception; empty for the code of an error, which has no dot."""
+    try:
+        found = pkgutil.resolve_name(name) if "." in name else getattr(builtins, name, None)
+    except (ImportError, AttributeError, ValueError) as error:
+        return f"which cannot be imported: {error}"
+    if found is None:
+        return ""
+    if not (isinstance(found, type) and issubclass(found, BaseException)):
+        return "which is not an exception" if "." in name else ""
+    path = f"{found.__module__}.{found.__qualname__}"
+    return "" if path == name else f"which is {path}"
 
 
 def check_alerts(**kwargs: Any) -> list[CheckMessage]:
@@ -272,6 +306,10 @@ _HINT_BROKER = "Install jobexec with the extra 'broker', or leave DISPATCH at 'd
 _HINT_MIDDLEWARE = (
     "Expected a function that takes the next callable and returns one that takes a JobContext; "
     "for async handlers, decorate it with django.utils.decorators.sync_and_async_middleware."
+)
+_HINT_BREAKER = (
+    "Name the class by the module that defines it, such as 'requests.exceptions.Timeout' or 'builtins.OSError'. "
+    "If it is the code of an error that external workers throw, silence this check."
 )
 _HINT_KEYS = (
     "Make a key with: python -c 'import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())'. "

@@ -1,8 +1,8 @@
-"""How messages may be named, and how long they and those who wait for them may last."""
+"""How messages may be named, and how long they and those who wait for them may last; times that can be stored."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +25,8 @@ def check_name(field: str, value: Any) -> str:
 def check_key(field: str, value: Any) -> str:
     """Return the key of a message as a text; a whole number or a UUID is converted. Raises InvalidJob."""
     if isinstance(value, UUID) or (isinstance(value, int) and not isinstance(value, bool)):
-        value = str(value)
+        # Python refuses to write a number of thousands of digits.
+        value = str(value) if int(value).bit_length() < 4 * LENGTH else value
     return check_text(field, value, LENGTH)
 
 
@@ -46,3 +47,18 @@ def check_duration(field: str, value: Any) -> timedelta:
     except ValueError as error:
         raise InvalidJob(f"{field}: expected {error}, got {shown(value)}.") from None
     return duration
+
+
+def check_moment(name: str, moment: Any) -> datetime | None:
+    """Return the moment in UTC, None for None. Raises InvalidJob for a naive datetime or another type."""
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime):
+        raise InvalidJob(f"{name}: expected an aware datetime, got {moment!r}.")
+    if moment.utcoffset() is None:
+        raise InvalidJob(f"{name}: expected a datetime with a time zone, got the naive {moment!r}.")
+    try:
+        # PostgreSQL would store a moment that is past the year 9999 in UTC, and the row could not be read again.
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidJob(f"{name}: expected a moment from the year 1 to 9999 in UTC, got {moment!r}.") from None

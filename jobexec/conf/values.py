@@ -39,7 +39,9 @@ def duration(*, zero: bool = False, none: bool = False) -> Parser:
         if value is None and none:
             return None
         result = to_timedelta(value)
-        if result is None or result < timedelta(0) or result > _LONGEST or (not result and not zero):
+        if result is not None and result > _LONGEST:
+            raise ValueError(f"{expected} and at most {_LONGEST.days:,} days")
+        if result is None or result < timedelta(0) or (not result and not zero):
             raise ValueError(expected)
         return result
 

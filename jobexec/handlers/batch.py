@@ -12,6 +12,7 @@ from asgiref.sync import sync_to_async
 from django.db import router, transaction
 
 from jobexec.conf import get_settings
+from jobexec.conf.messages import check_duration, check_moment
 from jobexec.encryption import seal_text
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7s
@@ -21,7 +22,7 @@ from .calls import JobCall, check_call
 from .context import current_job
 from .external import ExternalOptions, insert_external
 from .many import LENGTH, PAGE, Page, insert_page
-from .options import check_options, seconds
+from .options import check_options
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -123,11 +124,9 @@ def _follow_ups(using: str, on_success: Any, on_failure: Any, when: Any) -> dict
 
 
 def _deadline(value: Any) -> datetime | timedelta | None:
-    if isinstance(value, datetime):
-        if value.utcoffset() is None:
-            raise InvalidJob(f"deadline: expected a datetime with a time zone, got the naive {value!r}.")
-        return value
-    return None if value is None else seconds("deadline", value)
+    if value is None or isinstance(value, datetime):
+        return check_moment("deadline", value)
+    return check_duration("deadline", value)
 
 
 def get_batch(id: UUID | str, *, using: str | None = None) -> JobBatch:

@@ -18,7 +18,7 @@ from jobexec.identifiers import uuid7
 from jobexec.json_values import shown
 
 from . import unique
-from .options import JobOptions, seconds
+from .options import JobOptions
 
 if TYPE_CHECKING:
     from jobexec.operations.enqueue.create import Pattern
@@ -141,7 +141,8 @@ def stored_columns(job: JobFunction[..., Any]) -> dict[str, Any]:
 
 
 def _moment(option: str, value: Any) -> str | float:
-    return value.isoformat() if isinstance(value, datetime) else seconds(option, value).total_seconds()
+    # A delay counts from a moment that is not known yet, and must not go past the year 9999 then.
+    return value.isoformat() if isinstance(value, datetime) else check_duration(option, value).total_seconds()
 
 
 def check_call(name: str, value: Any) -> JobCall:

@@ -163,6 +163,8 @@ def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
     if "deployment" in given:
         ordinary["deployment"] = given["deployment"]
     check_options(ordinary)
+    if callable(ordinary.get("resource")):  # no function has the variables as its arguments
+        raise InvalidJob(f"resource: expected a string or None for an external job, got {shown(ordinary['resource'])}.")
     columns = {"handler_type": type, "retries": _number("retries", options.get("retries", 3))} | to_columns(ordinary)
     for name in ("process_definition_id", "execution_id"):
         if given.get(name):

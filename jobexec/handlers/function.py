@@ -149,14 +149,22 @@ class JobFunction(Generic[P, R]):
         return self.makes_options or bool(self.options.get("unique"))
 
     def made_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Own:
-        """The values that the options compute from the checked arguments of a call."""
+        """The values that the options compute from the checked arguments of a call. RESOURCES covers the resource."""
+        from jobexec.operations.enqueue.create import check_resource
         from jobexec.operations.values.inserted_rows import Own
 
-        resource, wait = self.options.get("resource"), self.options.get("wait_for")
+        wait = self.options.get("wait_for")
+        name = self.resource_for(args, kwargs) if callable(self.options.get("resource")) else None
+        check_resource(name)
         return Own(
-            resource_of(resource, self.arguments, args, kwargs) if callable(resource) else None,
+            name,
             wait_of(wait, self.arguments, args, kwargs, secret=self.encrypted) if callable(wait) else None,
         )
+
+    def resource_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        """The resource of a call by the option ``resource``. Whether RESOURCES covers it is not checked."""
+        resource = self.options.get("resource")
+        return resource_of(resource, self.arguments, args, kwargs) if callable(resource) else resource
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> JobCall:
         """Return this call as a value. Insert it later by its ``enqueue()``, in a batch, or in a flow.

@@ -117,7 +117,6 @@ def _page(handler: JobFunction[..., Any], calls: Iterable[Call], before: int) ->
                 keys.append(unique.key_for(handler, args, kwargs))
             if handler.makes_options:
                 own.append(handler.made_of(args, kwargs))
-                handler._pattern().of_resource(own[-1].resource)  # it must be covered
     except InvalidJob as error:
         done = own if handler.makes_options else keys if is_unique else encoded  # in the order above
         number = before + 1 + len(done)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from functools import lru_cache, partial
+from inspect import isawaitable, iscoroutine
 from typing import Any, TypeAlias
 
 from django.core.exceptions import MiddlewareNotUsed
@@ -31,7 +32,14 @@ def call(handler: JobHandler, context: JobContext, arguments: Any) -> Any:
     if not paths:
         return handler.execute(context, arguments)
     context.call = partial(handler.execute, context, arguments)
-    return _made(paths, is_async=False)(context)
+    result = _made(paths, is_async=False)(context)
+    if iscoroutine(result):  # nobody awaits it: the handler has not run
+        result.close()
+        raise InvalidSettings(
+            f"JOBEXEC['MIDDLEWARE']: a coroutine was returned for {context.handler_type}, which is not async. A factory"
+            " must return a coroutine function only if the next callable is one."
+        )
+    return result
 
 
 def call_async(handler: AsyncJobHandler, context: JobContext, arguments: Any) -> Awaitable[Any]:
@@ -41,6 +49,11 @@ def call_async(handler: AsyncJobHandler, context: JobContext, arguments: Any) ->
         return handler.execute_async(context, arguments)
     context.call = partial(handler.execute_async, context, arguments)
     result: Awaitable[Any] = _made(paths, is_async=True)(context)
+    if not isawaitable(result):
+        raise InvalidSettings(
+            f"JOBEXEC['MIDDLEWARE']: {type(result).__name__} was returned for the async {context.handler_type} instead"
+            " of an awaitable. A factory must return a coroutine function if the next callable is one."
+        )
     return result
 
 

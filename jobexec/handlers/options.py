@@ -10,7 +10,7 @@ from uuid import UUID
 
 from jobexec import clock
 from jobexec.conf import values as conf_values
-from jobexec.conf.messages import check_duration
+from jobexec.conf.messages import check_duration, check_moment
 from jobexec.exceptions import InvalidJob, InvalidRetryPlan
 from jobexec.json_values import check_json, check_storable, shown
 from jobexec.retry import RetryPlan
@@ -149,14 +149,14 @@ def _check_duration(name: str, value: Any) -> None:
 
 def _check_timeout(name: str, value: Any) -> None:
     if value is not None:
-        seconds(name, value)
+        check_duration(name, value)
 
 
 def _check_expires(name: str, value: Any) -> None:
-    if not isinstance(value, datetime):
+    if isinstance(value, datetime):
+        check_moment(name, value)
+    else:
         seconds(name, value)
-    elif value.utcoffset() is None:
-        raise InvalidJob(f"expires: expected a datetime with a time zone, got the naive {value!r}.")
 
 
 def _check_run_after(name: str, value: Any) -> None:
@@ -164,8 +164,7 @@ def _check_run_after(name: str, value: Any) -> None:
         return
     if not isinstance(value, datetime):
         raise InvalidJob(f"run_after: expected an aware datetime or a timedelta, got {value!r}.")
-    if value.utcoffset() is None:
-        raise InvalidJob(f"run_after: expected a datetime with a time zone, got the naive {value!r}.")
+    check_moment(name, value)
 
 
 def _check_retries(name: str, value: Any) -> None:
@@ -212,11 +211,6 @@ def _check_wait_for(name: str, value: Any) -> None:
         check_wait(name, value)
 
 
-def _check_wait_timeout(name: str, value: Any) -> None:
-    if value is not None:
-        check_duration(name, value)
-
-
 _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "delay": _check_duration,
     "timeout": _check_timeout,
@@ -228,7 +222,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "unique": _check_unique,
     "resource": _check_resource,
     "wait_for": _check_wait_for,
-    "wait_timeout": _check_wait_timeout,
+    "wait_timeout": _check_timeout,
     "unique_for": _check_duration,
     "unique_while": _check_choice,
     "on_conflict": _check_choice,

@@ -116,6 +116,8 @@ class HandlerJobs:
 
     def check(self, handler_type: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: Any) -> None:
         """Raise HandlerNotFound, or InvalidSchedule for values that the handler would refuse."""
+        from jobexec.operations.enqueue.create import check_resource  # models load later than functions are decorated
+
         handler = _with(_callable(handler_type), options)
         category = handler.options.get("category", "default")
         if category not in get_settings().categories:
@@ -126,6 +128,10 @@ class HandlerJobs:
             handler.arguments.encode(args, kwargs)
         except InvalidJob as error:
             raise InvalidSchedule(f"args: {error}", "args") from None
+        try:
+            check_resource(handler.resource_for(args, kwargs))
+        except Exception as error:  # of the project's function, too
+            raise InvalidSchedule(f"options: {error}", "options") from None
 
     def encrypts(self, handler_type: str, options: Any) -> bool:
         """Whether the jobs of a handler are encrypted; its schedule would have to keep their arguments."""

@@ -12,7 +12,17 @@ from uuid import UUID
 from django.db.models import Q
 
 from jobexec.conf import get_settings
-from jobexec.models import Batch, BatchState, ExecutorNode, NodeState, Schedule, Suspension, SuspensionScope, TimerJob
+from jobexec.models import (
+    Batch,
+    BatchState,
+    BlockedJob,
+    ExecutorNode,
+    NodeState,
+    Schedule,
+    Suspension,
+    SuspensionScope,
+    TimerJob,
+)
 
 from .reports.counts import COUNT_LIMIT, CappedCount, JobCounts, job_counts
 from .reports.failure_groups import GroupOfFailures, TroublingGroup, failure_groups, incidents_by_group
@@ -301,7 +311,9 @@ def _handlers(ask: _Question) -> dict[str, Any]:
 
 
 def _resources(ask: _Question) -> dict[str, Any]:
-    return {"resources": troubled(ask.using, RESOURCES_SHOWN) if get_settings().resources else []}
+    # Also without RESOURCES: jobs may wait for an entry that is gone.
+    some = get_settings().resources or BlockedJob.objects.using(ask.using).exclude(resource=None).exists()
+    return {"resources": troubled(ask.using, RESOURCES_SHOWN) if some else []}
 
 
 def _unserved(ask: _Question) -> dict[str, Any]:

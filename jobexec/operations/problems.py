@@ -56,7 +56,10 @@ def _of_jobs(seen: Overview) -> Iterator[Problem]:
         text = _("Jobs of type %(type)s have waited for %(time)s, and no worker asks for them.")
         yield Problem("no_worker", text % {"type": each.type, "time": _since(seen, each.waiting_since)})
     for resource in seen.resources or []:
-        if resource.breaker == BreakerState.OPEN and not resource.held:
+        if resource.limits is None and resource.waiting:
+            text = _("Jobs wait for the resource %(resource)s, which no entry of RESOURCES covers.")
+            yield Problem("resource_unknown", text % {"resource": resource.name})
+        elif resource.breaker == BreakerState.OPEN and not resource.held:
             text = _("The circuit breaker of %(resource)s is open: %(reason)s")
             yield Problem("breaker", text % {"resource": resource.name, "reason": resource.reason})
     if seen.loud_incidents:

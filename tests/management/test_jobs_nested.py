@@ -23,6 +23,7 @@ from jobexec.operations import (
     delete_jobs,
     deploy,
     fail_job,
+    move_to_dead_letter,
     register_deployment,
     start_batch,
 )
@@ -92,6 +93,18 @@ class TestBatchesOfJobs:
         delete_jobs(TimerJob.objects.using(alias).get(batch_id=batch.id), using=alias)
         _, (told,) = objects("why", batch.id, alias=alias)
         assert [each["code"] for each in told["reasons"]] == ["batch_stalled", "batch_ends"]
+
+    def test_why_its_monitor_does_not_end_it(self, alias, batch, settings):
+        batch.seal()
+        monitor = TimerJob.objects.using(alias).get(batch_id=batch.id)
+        monitor.exception_message = "InvalidJob: category: expected one of default, got 'mail'."
+        monitor.save(using=alias)
+        said = "Its monitor job has failed: InvalidJob: category: expected one of default, got 'mail'."
+        assert said in jobs("why", batch.id, alias=alias)[1]
+        move_to_dead_letter([monitor.pk], using=alias)
+        _, (told,) = objects("why", batch.id, alias=alias)
+        assert [each["code"] for each in told["reasons"]][:2] == ["batch_stalled", "batch_monitor_failed"]
+        assert told["reasons"][1]["text"] == said
 
 
 class TestBatches:

@@ -106,3 +106,9 @@ def test_resources_for_which_jobs_wait_are_found_among_jobs_that_wait_for_messag
     found = overview(alias, parts=["resources"]).resources
     assert found is not None
     assert [(each.name, int(each.waiting)) for each in found] == [(f"customer:{number}", 1) for number in range(5)]
+
+
+@pytest.mark.every_database
+def test_without_resources_jobs_that_wait_for_messages_are_not_read(alias: str) -> None:
+    fill(alias, BlockedJob, waits_for="approved", waits_for_key="4711")
+    no_scan(alias, BlockedJob, statements(alias, BlockedJob, "resources"))

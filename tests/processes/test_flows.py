@@ -8,7 +8,7 @@ from django.db import OperationalError
 from jobexec import clock, job, publish_message
 from jobexec.exceptions import DoNotRetry
 from jobexec.models import Batch, BlockedJob, DeadLetterJob, Job, TimerJob
-from jobexec.operations import requeue
+from jobexec.operations import hold_resource, release_resource, requeue
 from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.exceptions import MismatchingMessage
 from jobexec.processes.flows import compiling
@@ -147,6 +147,70 @@ def test_a_step_runs_for_each_item(alias, run_jobs):
     assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables["note_3"] == [None, None, None]
 
 
+@job(name="tests.flows.of_customer", resource=lambda name, customer="": f"customer:{customer}" if customer else None)
+def of_customer(name, customer=""):
+    CALLS.append(name)
+    return [customer]
+
+
+@job(name="tests.flows.secret", encrypted=True)
+def secret(name):
+    pass
+
+
+class TestResources:
+    @pytest.fixture(autouse=True)
+    def limits(self, settings):
+        settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": {"customer:*": {"limit": 1}, "tenant:acme": {"limit": 2}}}
+
+    def resources(self, alias):
+        waiting = BlockedJob.objects.using(alias).values_list("failed_activity_id", "resource")
+        return sorted(waiting), Job.objects.using(alias).count()
+
+    def test_a_step_has_that_which_its_function_makes_of_the_arguments(self, alias, run_jobs):
+        flow = Flow("resources")
+        first = flow.step(of_customer, "first", "17", name="first")
+        second = flow.step(of_customer, "second", first.result[0], after=first, name="second")
+        flow.step(of_customer, "none", after=second, name="none")
+        instance = started(alias, flow)
+        assert self.resources(alias) == ([("first", "customer:17")], 0)
+        hold_resource("customer:17", using=alias)
+        run_jobs()
+        assert CALLS == []
+        release_resource("customer:17", using=alias)
+        run_jobs()
+        assert (CALLS, state(alias, instance)) == (["first", "second", "none"], "completed")
+
+    @pytest.mark.parametrize("most", [100, 1], ids=["tokens", "batch"])
+    def test_each_item_has_its_own(self, alias, run_jobs, monkeypatch, most):
+        monkeypatch.setattr(compiling, "BATCH_FROM", most)
+        flow = Flow("resources of items")
+        flow.map(of_customer, "item", item, over=["17", "18"], name="items")
+        instance = started(alias, flow)
+        assert self.resources(alias) == ([("items", "customer:17"), ("items", "customer:18")], 0)
+        run_jobs()
+        assert (CALLS, state(alias, instance)) == (["item", "item"], "completed")
+
+    def test_that_of_its_tenant_otherwise(self, alias, run_jobs):
+        flow = Flow("tenants", tenant_id="acme")
+        flow.step(note, "a")
+        flow.step(of_customer, "b")
+        started(alias, flow)
+        assert self.resources(alias) == ([("note", "tenant:acme")], 1)
+        run_jobs()
+        assert sorted(CALLS) == ["a", "b"]
+
+    def test_one_that_cannot_be_used_is_named_with_its_step(self, alias, run_jobs, settings):
+        flow = Flow("wrong resource")
+        first = flow.step(note.using(retries="R1/PT0S"), "first")
+        flow.step(of_customer, "second", "17", after=first, name="second")
+        started(alias, flow)
+        settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": {}}
+        run_jobs()
+        (dead,) = DeadLetterJob.objects.using(alias)
+        assert "second: Its resource cannot be used: resource: expected a name that RESOURCES" in dead.exception_message
+
+
 def test_one_shape_is_stored_once(alias, run_jobs):
     for number in range(3):
         flow = Flow("shape")
@@ -180,6 +244,10 @@ def test_a_wait_that_nobody_ends_is_an_incident_after_its_timeout(alias, run_job
         (lambda flow, step: flow.sleep("five"), "ISO 8601 duration"),
         (lambda flow, step: bool(step.result), "has no value yet"),
         (lambda flow, step: flow.wait("", key="k"), "name of a message"),
+        (lambda flow, step: flow.step(secret, "a"), "secret: Expected a function that is not encrypted"),
+        (lambda flow, step: flow.step(secret.s("a")), "secret: Expected a function that is not encrypted"),
+        (lambda flow, step: flow.map(secret, over=["a"]), "secret: Expected a function that is not encrypted"),
+        (lambda flow, step: flow.step(note, "b", compensate=secret.s("a")), "secret: Expected a function that is not"),
         (lambda flow, step: flow.wait("m", key=""), "key: expected"),
     ],
 )

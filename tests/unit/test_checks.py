@@ -44,6 +44,7 @@ def site(settings, monkeypatch):
             *checks.check_handlers(app_configs=None),
             *checks.check_schedules(app_configs=None),
             *checks.check_hooks(app_configs=None),
+            *checks.check_breakers(app_configs=None),
             *checks.check_alerts(app_configs=None),
             *checks.check_encryption(app_configs=None),
             *checks.check_authorization(app_configs=None),
@@ -276,7 +277,7 @@ def test_every_id_is_documented_and_no_other():
     source = "".join(path.read_text() for path in files)
     page = (Path(__file__).parents[2] / "docs/reference/checks.md").read_text()
     said = set(re.findall(r'"(jobexec\.[EW]\d+)"', source))
-    assert len(said) == 41
+    assert len(said) == 42
     assert set(re.findall(r"^`(jobexec\.[EW]\d+)`$", page, re.MULTILINE)) == said
 
 
@@ -293,6 +294,26 @@ def test_settings_under_another_name(site, settings, name):
     assert name in site()["jobexec.W018"].msg
     setattr(settings, name, "x")
     assert "jobexec.W018" not in site()
+
+
+@pytest.mark.parametrize("option", ["counts", "ignores"])
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("shop.errors.NoMoney", "which cannot be imported: No module named 'shop'"),
+        ("json.NoMoney", "which cannot be imported: module 'json' has no attribute 'NoMoney'"),
+        ("json.dumps", "which is not an exception"),
+        ("json.JSONDecodeError", "which is json.decoder.JSONDecodeError"),
+        ("OSError", "which is builtins.OSError"),
+        ("json.decoder.JSONDecodeError", None),
+        ("builtins.OSError", None),
+        ("NO_MONEY", None),
+    ],
+)
+def test_an_exception_that_a_breaker_will_not_recognise(site, option, name, problem):
+    found = site(RESOURCES={"pay": {"breaker": {option: [name]}}, "mail": {"limit": 1}})
+    said = f"JOBEXEC['RESOURCES']['pay']: the breaker names {name!r}, {problem}."
+    assert {id: message.msg for id, message in found.items()} == ({"jobexec.W021": said} if problem else {})
 
 
 def test_an_alert_of_a_category_that_does_not_exist(site):

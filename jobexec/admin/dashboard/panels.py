@@ -32,10 +32,12 @@ from .visible_tables import VisibleTables
 _LEADS_TO: dict[str, tuple[type[Any], dict[str, str]]] = {
     "no_node": (ExecutorNode, {}),
     "lease": (ExecutorNode, {}),
+    "paused": (ExecutorNode, {}),
     "stuck": (ExecutorNode, {}),
     "late": (Job, {"lock": "free"}),
     "no_worker": (ExternalWorker, {}),
     "breaker": (Resource, {}),
+    "resource_unknown": (Resource, {}),
     "incidents": (Incident, {}),
 }
 

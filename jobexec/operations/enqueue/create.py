@@ -14,7 +14,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
-from jobexec.conf.messages import LENGTH, check_name, check_text
+from jobexec.conf.messages import LENGTH, check_moment, check_name, check_text
 from jobexec.conf.resources import is_name
 from jobexec.encryption import envelope_of, seal, unseal
 from jobexec.exceptions import InvalidJob
@@ -31,7 +31,6 @@ from ..notify.wake import wake_for_resources, wake_on_commit
 from ..sql.insert import insert_row, insert_rows, json_text, parameters
 from ..sql.locks import atomic
 from ..sql.server_time import keep_time
-from ..values.arguments import check_moment
 from ..values.inserted_rows import CreatedJobs, NewJob, Own, Table, Wait, instance
 from ..values.ranking import check_priority, rank
 from .follow_ups import Hold, hold_for
@@ -153,6 +152,7 @@ class Pattern:
         check_priority(columns.get("priority", 0))
         check_resource(columns.get("resource"))
         check_wait(columns)
+        check_moment("expires_at", columns.get("expires_at"))
         made: dict[str, Any] = {"job_definition_id": columns.get("handler_type", "")}
         if settings.deployment:
             made["deployment_id"] = settings.deployment

@@ -12,6 +12,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from jobexec import clock, signals, tracing
 from jobexec.conf import get_settings
+from jobexec.conf.messages import check_moment
 from jobexec.encryption import seal
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7s
@@ -27,7 +28,6 @@ from ..rows.routing import table_for, wake_for
 from ..sql.insert import insert_rows, json_text, parameters
 from ..sql.locks import atomic
 from ..sql.server_time import keep_time
-from ..values.arguments import check_moment
 from ..values.inserted_rows import instance
 from ..values.ranking import check_priority, rank
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from jobexec import clock, signals
+from jobexec.conf.messages import check_moment
 from jobexec.exceptions import JobLocked
 from jobexec.models import (
     JOB_TABLES,
@@ -29,7 +30,7 @@ from ..rows.requeued import requeued_columns
 from ..rows.routing import free_instances, held_by, is_available, may_hold, put_off, table_for, wake_for
 from ..rows.suspension_cover import covered_rows
 from ..targets.for_each import CHANGED_MEANWHILE, OperationResult, Target, database_of, for_each
-from ..values.arguments import check_moment, check_retries
+from ..values.arguments import check_retries
 from ..values.ranking import check_priority, rank, reranked
 from .bulk import delete_page, requeue_page, set_due_date_page, set_priority_page, set_retries_page, stays
 

@@ -10,6 +10,7 @@ from django.apps import apps
 from django.utils.translation import gettext_noop
 
 from jobexec import clock
+from jobexec.conf.messages import check_moment
 from jobexec.exceptions import InvalidJob
 from jobexec.json_values import shown
 from jobexec.models import FailureGroup
@@ -17,7 +18,6 @@ from jobexec.models import FailureGroup
 from ..audit import audited, note
 from ..sql.locks import atomic, lock_rows
 from ..targets.for_each import OperationResult, database_of
-from ..values.arguments import check_moment
 
 MOST_FAILURES = 1_000_000_000
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from jobexec import clock, signals
 from jobexec.conf import get_settings
+from jobexec.conf.messages import check_moment
 from jobexec.conf.resources import is_name
 from jobexec.conf.resources import rate as parsed_rate
 from jobexec.exceptions import InvalidJob
@@ -21,7 +22,6 @@ from ..resources.breaker import take_back
 from ..resources.promote import locked_resources
 from ..sql.locks import atomic
 from ..targets.for_each import database_of
-from ..values.arguments import check_moment
 
 MAX_LIMIT = 1_000_000
 

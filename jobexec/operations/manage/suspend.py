@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext_noop
 
 from jobexec import clock
+from jobexec.conf.messages import check_moment
 from jobexec.exceptions import InvalidJob
 from jobexec.models import WAITING_TABLES, AbstractJob, SuspendedJob, Suspension, SuspensionScope
 from jobexec.models.suspension import parts_of
@@ -16,7 +17,6 @@ from ..audit import audited, count_more, note
 from ..rows.suspension_cover import lock_suspension, scope_of
 from ..sql.locks import atomic, delete_rows
 from ..targets.for_each import OperationResult, Target, database_of, for_each
-from ..values.arguments import check_moment
 from .bulk import activate_page, suspend_page
 from .suspension_sweep import activate_all, activate_rows, begin, end, one, suspend_for_good, suspend_row
 

@@ -17,13 +17,14 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from jobexec.conf.messages import check_moment
 from jobexec.encryption import newest_key
 from jobexec.exceptions import InvalidJob
 from jobexec.models import JOB_TABLES, WAITING_TABLES, AbstractJob, BlockedJob, DeadLetterJob, SuspendedJob, TimerJob
 
 from ..targets.for_each import OperationResult, Target
 from ..values import humanize
-from ..values.arguments import check_moment, check_retries
+from ..values.arguments import check_retries
 from ..values.ranking import check_priority
 from .adjust import delete_jobs, requeue, retry_now, set_due_date, set_priority, set_retries
 from .cancel import cancel

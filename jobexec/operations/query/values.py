@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from jobexec.conf.messages import check_moment
 from jobexec.exceptions import InvalidJob, InvalidQuery
 from jobexec.identifiers import as_id
 
-from ..values.arguments import check_moment
 from ..values.ranking import check_priority
 
 Check: TypeAlias = Callable[[str, Any], Any]

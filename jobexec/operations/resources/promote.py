@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Any, Protocol
 
@@ -37,6 +38,8 @@ from .promote_statement import First
 
 #: The most resources whose rows one transaction locks, and the most jobs that one statement moves.
 _NAMES, _PAGE = 100, 500
+#: How long ago a job must have expired, so that a node with a slower clock does not start it either.
+_SURELY = timedelta(seconds=1)
 
 
 @dataclass(slots=True)
@@ -145,16 +148,27 @@ def _promote(using: str, names: Sequence[str], limit: int, result: Promotion, ho
         result.cut_off.update(name for name, (row, _, _) in rooms.items() if is_cut_off(row, now))
         taken = _Taken(using, home)
         found = {name: taken.first(name, min(limit, room.jobs)) for name, (_, _, room) in rooms.items() if room.jobs}
+        rated = [name for name, (_, limits, _) in rooms.items() if limits.rate is not None]
+        expired = _expired(using, [found.get(name, []) for name in rated], now)
         result.moved += taken.move(found.values())
         for name, (row, limits, room) in rooms.items():
             count = len(found.get(name, ()))
             if count:
-                take(row, limits, count, now)
-            if count == limit < room.jobs:
+                take(row, limits, count - expired[name], now)
+            if count == limit < room.jobs or expired[name]:
                 result.again[name] = None
             elif room.until is not None and (not room.jobs or count == room.jobs):
                 result.again[name] = room.until
     result.kept += taken.kept
+
+
+def _expired(using: str, found: Iterable[list[Found]], now: datetime) -> Counter[str | None]:
+    """How many of these jobs have expired, by resource: they are promoted to be cancelled, and count for no rate."""
+    ids = [pk for pk, *_ in chain.from_iterable(found)]
+    if not ids:
+        return Counter()
+    rows = BlockedJob.objects.using(using).filter(pk__in=ids, expires_at__lte=now - _SURELY)
+    return Counter(rows.order_by().values_list("resource", flat=True))
 
 
 def locked_resources(using: str, names: Sequence[str]) -> dict[str, Resource]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from uuid import UUID
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from jobexec.models import BATCH_HANDLERS, JOB_TABLES, Batch, BatchState
+from jobexec.models import BATCH_HANDLERS, HANDLER_TABLES, JOB_TABLES, Batch, BatchState
 from jobexec.models.batch import JOBS
 
-from ..enqueue.batch_drivers import driven
+from ..enqueue.batch_drivers import DRIVERS, driven
 from ..rows.tallies import states
 from ..values.humanize import both
 from .facts import Reason, iso
@@ -34,6 +35,7 @@ def batch_reasons(id: UUID, using: str, now: datetime) -> tuple[Batch, list[Reas
     if not Batch.objects.using(using).filter(driven(batch), pk=id).exists():
         text = _("The batch has stalled: its monitor job is missing or a dead letter. Activate the batch.")
         reasons.append(Reason("batch_stalled", text))
+    reasons += _failed_monitor(using, id)
     if batch.state == BatchState.OPEN:
         reasons.append(Reason("batch_open", _("The batch is open: it does not end before it is sealed.")))
     if figures.open:
@@ -47,6 +49,15 @@ def batch_reasons(id: UUID, using: str, now: datetime) -> tuple[Batch, list[Reas
         text = _("It fails at its deadline, %(deadline)s.") % {"deadline": both(batch.deadline, now)}
         reasons.append(Reason("batch_deadline", text, {"deadline": iso(batch.deadline)}))
     return batch, reasons
+
+
+def _failed_monitor(using: str, id: UUID) -> Iterator[Reason]:
+    """Each monitor that succeeds is replaced by another job, so one that has failed still fails."""
+    for table in HANDLER_TABLES:
+        rows = table._base_manager.using(using).filter(batch_id=id, handler_type__in=DRIVERS)
+        for job, exception in rows.exclude(exception_message="").values_list("pk", "exception_message")[:1]:
+            text = _("Its monitor job has failed: %(exception)s") % {"exception": exception}
+            yield Reason("batch_monitor_failed", text, {"job": str(job)})
 
 
 def _by_table(using: str, id: UUID) -> list[Reason]:

@@ -48,6 +48,9 @@ def work_of(job: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Work:
     if function is None:
         message = f"Expected a function with @job or @task, or a call made by .s(), got {job!r}."
         raise InvalidProcess([Problem("flow", message)])
+    if options.get("encrypted"):
+        message = "Expected a function that is not encrypted: what steps are given and return is stored as variables."
+        raise InvalidProcess([Problem(named(function.name), message)])
     if is_call(job):  # it has arguments of its own; these come after them
         own_args, own_kwargs = arguments_of(job)
         args, kwargs = (*own_args, *args), {**own_kwargs, **kwargs}

@@ -8,13 +8,14 @@ from typing import Any
 from uuid import UUID
 
 from jobexec import tracing
+from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidRetryPlan
 from jobexec.handlers.function import JobFunction
 from jobexec.handlers.options import to_columns
 from jobexec.handlers.registry import registered
 from jobexec.identifiers import uuid7s
 from jobexec.operations.batches.of_jobs import begin_batch, count_added, seal_batch
-from jobexec.operations.enqueue.create import create_job, create_jobs
+from jobexec.operations.enqueue.create import check_resource, create_job, create_jobs
 from jobexec.operations.external.create import create_external_jobs
 from jobexec.operations.rows.discard import discard_jobs
 from jobexec.retry import RetryPlan
@@ -51,7 +52,7 @@ _ARMED = frozenset({Trigger.TIMER, Trigger.MESSAGE})
 _ENDED_BY_FORCE = frozenset({rows.InstanceState.CANCELLED, rows.InstanceState.TERMINATED})
 
 #: Options of a function's declaration that its steps have, too.
-_DECLARED = ("retries", "priority", "category", "timeout", "headers", "resource")
+_DECLARED = ("retries", "priority", "category", "timeout", "headers")
 
 
 def step_columns(name: str) -> dict[str, Any]:
@@ -60,6 +61,23 @@ def step_columns(name: str) -> dict[str, Any]:
     options: Mapping[str, Any] = function.options if isinstance(function, JobFunction) else {}
     given: Any = {option: options[option] for option in _DECLARED if option in options}
     return {"handler_type": f"{STEP}{name}"} | to_columns(given)
+
+
+def _resource_of(element: str, handler: str, call: Mapping[str, Any], tenant: str) -> str | None:
+    """The resource of a step's job: that of its function, which may make it of the arguments, or that of its tenant.
+
+    Raises StepError for one that cannot be made, or that RESOURCES does not cover.
+    """
+    function = registered(handler)
+    try:
+        if isinstance(function, JobFunction) and "resource" in function.options:
+            name = function.resource_for(call["args"], call["kwargs"])
+        else:
+            name = get_settings().resources.of_tenant(tenant)
+        check_resource(name)
+    except Exception as error:  # of the project's function, too
+        raise StepError(element, f"Its resource cannot be used: {error}") from error
+    return name
 
 
 def create(using: str, jobs: Sequence[dict[str, Any]]) -> None:
@@ -115,6 +133,7 @@ class JobWriter:
         payload = job.payload
         columns = self._common(job) | {"handler_type": payload["topic"], "custom_headers": payload["headers"]}
         columns.pop("failed_activity_id")
+        columns["resource"] = get_settings().resources.of_tenant(self.origin.tenant_id)
         columns = self._traced(job.id, columns)
         kwargs = {"root": str(self.origin.root_id), "token": str(job.owner)}
         activity = {"activity": str(job.activity)}
@@ -157,9 +176,8 @@ class JobWriter:
         calls_of = job.payload["calls"]
         for start in range(0, len(calls_of), _PAGE):
             page = calls_of[start : start + _PAGE]
-            ids = uuid7s(len(page))
-            made = zip(ids, page, strict=True)
-            create_jobs(self.using, [columns | {"id": id, "handler_configuration": each} for id, each in made])
+            made = zip(uuid7s(len(page)), page, strict=True)
+            create_jobs(self.using, [columns | self._call(job, each) | {"id": id} for id, each in made])
             count_added(self.using, batch, len(page))
         seal_batch(batch.pk, using=self.using)
 
@@ -205,8 +223,16 @@ class JobWriter:
         due = ""
         if job.timer is not None:
             columns["due_date"], due = first(job.element, job.timer, self.now)
-        columns["handler_configuration"] = self._configuration(job, due)
+        if job.kind not in _HANDLERS and registered(job.payload["handler"]) is not None:  # a step of a flow
+            columns |= self._call(job, job.payload["arguments"])
+        else:
+            columns["handler_configuration"] = self._configuration(job, due)
         return self._traced(job.id, columns)
+
+    def _call(self, job: rows.Job, call: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns that a call of a job function decides."""
+        resource = _resource_of(job.element, job.payload["handler"], call, self.origin.tenant_id)
+        return {"handler_configuration": dict(call), "resource": resource}
 
     def _common(self, job: rows.Job) -> dict[str, Any]:
         definition = self.tokens.instances[job.instance].definition
@@ -221,10 +247,7 @@ class JobWriter:
     def _configuration(self, job: rows.Job, repeat: str) -> dict[str, Any]:
         kwargs: dict[str, Any] = {"root": str(self.origin.root_id)}
         if job.kind not in _HANDLERS:
-            arguments = job.payload["arguments"]
-            if registered(job.payload["handler"]) is not None:  # a step of a flow: the call of its function
-                return dict(arguments)
-            return {"args": [], "kwargs": kwargs | {"token": str(job.owner), "arguments": arguments}}
+            return {"args": [], "kwargs": kwargs | {"token": str(job.owner), "arguments": job.payload["arguments"]}}
         if job.kind is JobKind.CONTINUE:
             return {"args": [], "kwargs": kwargs | {"token": str(job.owner)}}
         kwargs |= {"owner": str(job.owner), "element": job.element, "repeat": repeat}

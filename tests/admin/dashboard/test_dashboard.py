@@ -17,9 +17,11 @@ from jobexec.identifiers import uuid7
 from jobexec.models import (
     Batch,
     BatchState,
+    BlockedJob,
     FailureGroup,
     Incident,
     Job,
+    NodeState,
     SuspendedJob,
     TimerJob,
 )
@@ -148,6 +150,13 @@ class TestContent:
         content = admin.get(PAGE).content.decode()
         assert '<a href="/admin/jobexec/job/?lock=free">The oldest due job' in content
         assert content.index("jobexec-wrong") < content.index("jobexec-tiles")
+
+    def test_paused_nodes_and_resources_without_an_entry_lead_to_their_lists(self, admin):
+        data.node(state=NodeState.PAUSED)
+        data.make(BlockedJob, resource="pay")
+        content = admin.get(PAGE).content.decode()
+        assert '<a href="/admin/jobexec/executornode/">worker-1 is paused: it takes no jobs.' in content
+        assert '<a href="/admin/jobexec/resource/">Jobs wait for the resource pay, which no entry of RES' in content
 
     def test_tiles_count_and_lead_to_the_lists(self, admin):
         data.node()
@@ -459,7 +468,7 @@ def test_it_takes_the_same_statements_however_much_there_is(admin):
         return [query["sql"] for query in captured if "jobexec_" in query["sql"]]
 
     few = statements()
-    assert len(few) <= 19
+    assert len(few) <= 20
     for number in range(15):
         data.dead_letter()
         incident()

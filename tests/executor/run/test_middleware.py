@@ -154,6 +154,34 @@ def test_one_that_makes_nothing_to_call_is_named(alias, handle, configure, middl
         execute_now(make_job(alias, handler_type="tests.see").pk, using=alias)
 
 
+def mixed_up(call):
+    """Middleware that is async around sync handlers, and sync around async ones."""
+
+    async def on_loop(context):
+        return await call(context)
+
+    return (lambda context: 7) if iscoroutinefunction(call) else on_loop
+
+
+def test_one_that_mixes_up_sync_and_async_is_an_error(alias, handle, make_executor, middleware):
+    seen = []
+
+    async def look():
+        seen.append("async job")
+
+    handle(lambda: seen.append("job"), name="tests.see")
+    handle(look, name="tests.look")
+    for name in ("tests.see", "tests.look"):
+        make_job(alias, handler_type=name, retries=1)
+    make_executor(MIDDLEWARE=middleware(sync_and_async_middleware(mixed_up))).start()
+    dead = DeadLetterJob.objects.using(alias)
+    until(lambda: not Job.objects.using(alias).exists())
+    found = dict(dead.values_list("handler_type", "exception_message"))
+    assert "a coroutine was returned for tests.see, which is not async" in found["tests.see"]
+    assert "int was returned for the async tests.look instead of an awaitable" in found["tests.look"]
+    assert seen == []
+
+
 @pytest.mark.databases("sqlite")
 @pytest.mark.parametrize(
     ("entry", "word"),

@@ -180,10 +180,12 @@ def test_what_follows_it_has_a_resource_of_its_own(alias, configure, handle):
 def test_bad_input(alias, handle):
     with pytest.raises(InvalidJob, match="resource: expected a name that RESOURCES covers"):
         make_external(alias, resource="pay")
+    with pytest.raises(InvalidJob, match="resource: expected a string or None for an external job, got <function"):
+        make_external(alias, resource=lambda **variables: "pay.example")
     handle(lambda variables: None, name="tests.each", resource=lambda variables: "pay.example")
     with pytest.raises(InvalidJob, match="on_complete: expected a function whose resource is a name"):
         jobexec.external_job("payment", on_complete="tests.each", using=alias)
-    assert not BlockedJob.objects.using(alias).exists()
+    assert not BlockedJob.objects.using(alias).exists() and not ExternalWorkerJob.objects.using(alias).exists()
 
 
 def test_without_an_executor_nobody_gives_permits_and_why_says_so(alias):

@@ -13,6 +13,7 @@ from jobexec.operations.rows import move_statement
 from jobexec.operations.settle.complete import complete_jobs
 from jobexec.operations.settle.fail import fail_job
 from jobexec.operations.settle.release import release_jobs
+from jobexec.testing import ManualExecutor
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_row, table_of, tables_of
 
 pytestmark = pytest.mark.every_database
@@ -147,6 +148,17 @@ def test_a_resource_that_no_entry_covers_is_refused(alias):
     assert not BlockedJob.objects.using(alias).exists()
 
 
+def test_the_call_is_named_whose_resource_no_entry_covers(alias, handle):
+    work = handle(lambda name: None, database=alias, resource=lambda name: name)
+    calls = [("customer:1",), ("customer:2",), ("nobody",)]
+    for given in (calls, iter(calls)):
+        with pytest.raises(InvalidJob, match=r"^Call 3 of enqueue_many: resource: .* got 'nobody'"):
+            work.enqueue_many(given)
+    with pytest.raises(InvalidJob, match="resource: expected a name that RESOURCES covers"):
+        work.s("nobody")
+    assert not BlockedJob.objects.using(alias).exists()
+
+
 def test_jobs_of_a_resource_that_this_process_does_not_know_stay(alias, resources):
     blocked(alias)
     resources(other={"limit": 1})
@@ -164,6 +176,24 @@ def test_a_rate_lets_one_job_after_the_other(alias, frozen, resources, form):
     frozen.tick(3600)  # an idle hour is no credit
     blocked(alias, 3)
     assert look(alias).moved == 1
+
+
+def test_jobs_that_have_expired_use_up_no_rate(alias, frozen, resources, handle, form):
+    """They are promoted only to be cancelled: none of them calls what the rate protects."""
+    calls = []
+    work = handle(calls.append, database=alias, resource="pay.example")
+    resources(pay_example={"rate": "1/PT1M"})
+    for number in range(3):
+        work.using(expires=60).enqueue(number)
+    frozen.tick(120)
+    for number in (3, 4):
+        work.enqueue(number)
+    executor = ManualExecutor(using=alias, reraise=False)
+    executor.run_until_empty()
+    assert (calls, BlockedJob.objects.using(alias).count()) == ([3], 1)
+    frozen.tick(60)
+    executor.run_until_empty()
+    assert (calls, tables_of(alias)) == ([3, 4], {})
 
 
 def test_a_burst(alias, frozen, resources):

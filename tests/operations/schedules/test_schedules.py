@@ -157,6 +157,26 @@ class TestSaving:
             save(alias, **fields)
         assert str(error.value).startswith(told)
 
+    @pytest.mark.parametrize(
+        ("resource", "told"),
+        [
+            ("mail", "options: resource: expected a name that RESOURCES covers"),
+            (lambda kind: f"mail:{kind}", "options: resource: expected a name that RESOURCES covers"),
+            (lambda kind: kind["key"], "options: "),
+        ],
+        ids=["name", "function", "error"],
+    )
+    def test_a_resource_that_no_entry_covers(self, alias, configure, resource, told):
+        job(name="mail", resource=resource)(lambda kind: None)
+        with pytest.raises(InvalidSchedule) as error:
+            save(alias, handler_type="mail", args=["daily"])
+        assert str(error.value).startswith(told)
+        if told.endswith("covers"):
+            configure(RESOURCES={"mail": {"limit": 1}, "mail:*": {"limit": 1}})
+            save(alias, handler_type="mail", args=["daily"])
+            configure(RESOURCES={"pay": {"limit": 1}})
+            assert told in schedule_problem(reload(alias))
+
     def test_a_handler_that_only_other_nodes_know_is_believed(self, alias):
         JobDefinition.objects.using(alias).create(id="elsewhere", handler_type="elsewhere", last_registered=NOW)
         assert save(alias, handler_type="elsewhere").next_time

@@ -278,8 +278,18 @@ class TestProblems:
         text = "2 threads of busy are stuck: their jobs are still running after their timeouts."
         assert self.of(alias) == [("stuck", text)]
 
+    @pytest.mark.parametrize("left", [{}, {"mail": {"limit": 1}}])
+    def test_the_entry_of_a_resource_is_gone(self, alias, settings, left):
+        make_node(alias)
+        settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": {"pay": {"limit": 1}}}
+        make_job(alias, resource="pay")
+        assert self.of(alias) == []
+        settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": left}
+        text = "Jobs wait for the resource pay, which no entry of RESOURCES covers."
+        assert self.of(alias) == [("resource_unknown", text)]
 
-AROUND = ("nodes", "incidents", "suspensions")
+
+AROUND = ("nodes", "incidents", "suspensions", "resources")
 
 
 def an_incident(alias, **columns):

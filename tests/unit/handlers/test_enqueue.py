@@ -19,6 +19,7 @@ from jobexec.retry import RetryPlan
 
 pytestmark = pytest.mark.databases("sqlite")
 NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+BEYOND = dt.datetime.max.replace(tzinfo=dt.timezone(dt.timedelta(hours=-1)))
 
 
 @pytest.fixture(autouse=True)
@@ -129,6 +130,9 @@ def test_delay_and_run_after_replace_each_other(alias, add):
         ({"delay": float("inf")}, "delay: expected"),
         ({"timeout": 1e300}, "timeout: expected"),
         ({"timeout": True}, "timeout: expected"),
+        ({"timeout": dt.timedelta.max}, "timeout: expected .* at least 0 and at most 36,525 days"),
+        ({"expires": BEYOND}, "expires: expected a moment from the year 1 to 9999 in UTC"),
+        ({"run_after": BEYOND}, "run_after: expected a moment from the year 1 to 9999 in UTC"),
         ({"delay": 1, "run_after": NOW}, "Expected either delay or run_after, got both"),
         ({"retries": "R5/5 minutes"}, "retries: Invalid retry plan 'R5/5 minutes'"),
         ({"retries": 5}, "retries: Invalid retry plan 5"),

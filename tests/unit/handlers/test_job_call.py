@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import FrozenInstanceError
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -130,6 +130,9 @@ class TestStored:
             charge.using(unique=True).s(5).stored("on_success", "default")
         with pytest.raises(InvalidJob, match="on_success: expected a job of the database 'other'"):
             charge.s(5).stored("on_success", "other")
+        for option in ("delay", "run_after", "expires"):
+            with pytest.raises(InvalidJob, match=f"{option}: expected .* at most 36,525 days"):
+                charge.using(**{option: timedelta(days=40_000)}).s(5).stored("on_success", "default")
 
 
 class TestBatchArguments:
@@ -142,6 +145,11 @@ class TestBatchArguments:
             ({"when": {"failed > 1": print}}, "when: 'failed > 1': expected a call"),
             ({"deadline": "soon"}, "deadline: expected a timedelta, a number of seconds"),
             ({"deadline": datetime(2026, 1, 1)}, "deadline: expected a datetime with a time zone"),
+            ({"deadline": timedelta.max}, "deadline: expected .* at most 36,525 days"),
+            (
+                {"deadline": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))},
+                "deadline: expected a moment from the year 1 to 9999 in UTC",
+            ),
             ({"name": "x" * 256}, "name: expected a string of at most 255 characters"),
             ({"grows": 1}, "grows: expected True or False"),
             ({"tenant_id": "x" * 65}, "tenant_id: expected a string of at most 64 characters"),
