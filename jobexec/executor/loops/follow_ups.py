@@ -96,7 +96,7 @@ class FollowUps:
         return None
 
     def _room(self, handler_type: str, atomic: bool) -> int:
-        """How many more jobs of a handler may stay: others that were announced just now find a thread, too."""
+        """How many more jobs of a handler may stay, so that those announced just now find a thread, too."""
         announced = any(each.expects_jobs for each in self._acquisitions.values())
         return self._pool.spare(handler_type, atomic) - len(self.jobs()) - announced
 
@@ -212,7 +212,7 @@ class FollowUps:
 
         Those of which no commit is known are released: their transaction was rolled back, or an error in another hook
         has kept this node from hearing of them. If a thread that the handler has left behind still holds their
-        transaction open, they are when it commits: on InnoDB, the release would wait for it.
+        transaction open, they are released when it commits: on InnoDB, a release would wait for it.
         """
         followers = work.followers
         if followers is None:
