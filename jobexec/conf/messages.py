@@ -1,4 +1,4 @@
-"""How messages may be named, and how long they and those who wait for them may last."""
+"""Limits for messages: their names, and how long they are kept and jobs wait for them."""
 
 from __future__ import annotations
 

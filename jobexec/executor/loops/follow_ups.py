@@ -73,7 +73,7 @@ class FollowUps:
         if key not in ("", work.serial_key):
             return None  # only acquisition can lock another process instance
         if key:
-            room = count if self._pool.nobody_waits else 0
+            room = count if self._pool.none_waits else 0
         else:
             room = self._room(columns["handler_type"], columns.get("atomic", False))
         kept = self._reserve(work, min(count, room))

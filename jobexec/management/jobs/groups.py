@@ -1,4 +1,4 @@
-"""``jobs groups``: groups of similar failures, and who deals with them."""
+"""``jobs groups``: groups of similar failures, and the users who deal with them."""
 
 from __future__ import annotations
 
