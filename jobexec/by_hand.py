@@ -306,7 +306,7 @@ def _insert(
     if "delay" in options:
         changed.pop("run_after", None)
     if function.options.get("unique") and "on_conflict" not in options:
-        changed["on_conflict"] = "raise"  # the operator is told that there is such a job
+        changed["on_conflict"] = "raise"  # the operator gets an error if there is such a job
     return function.using(**changed).enqueue(*args, **kwargs)
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import builtins
 import pkgutil
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
@@ -28,24 +27,12 @@ from jobexec.exceptions import InvalidRetryPlan
 from jobexec.handlers.middleware import middleware_problems
 from jobexec.handlers.registry import OWN, all_handlers, async_handlers
 from jobexec.handlers.schedules import databases
+from jobexec.operations.sql.dialect import dialect_of, is_supported, supported
 from jobexec.retry import RetryPlan
 from jobexec.runtime.connection_count import ordinary_connections, pool_size
 
 TAG = "jobexec"
-SUPPORTED = {"postgresql": "PostgreSQL", "mysql": "MariaDB or MySQL", "sqlite": "SQLite"}
-
-#: The options by which a client notices that the network is gone, with values for the hint: seconds,
-#: ``tcp_user_timeout`` in milliseconds. On MySQL, read_timeout and write_timeout also
-#: limit every query.
-_PATIENCE: dict[str, dict[str, int]] = {
-    "postgresql": {"connect_timeout": 5, "keepalives_idle": 10, "tcp_user_timeout": 20_000},
-    "mysql": {"connect_timeout": 5, "read_timeout": 120, "write_timeout": 30},
-}
 _NEAR = ("", "localhost", "127.0.0.1", "::1")
-
-_WAL = re.compile(r"journal_mode\s*[=(]\s*['\"]?wal\b", re.IGNORECASE)
-
-EngineCheck = Callable[[Settings, EngineSettings], Iterator[CheckMessage]]
 
 
 def register_checks() -> None:
@@ -284,11 +271,13 @@ def check_engines(**kwargs: Any) -> list[CheckMessage]:
     settings = conf.get_settings()
     found: list[CheckMessage] = [*_acquisitions(settings)]
     for engine in settings.engines.values():
-        unsupported = list(_vendor(engine))
+        unsupported = list(_unsupported(engine))
         found.extend(unsupported)
         if not unsupported:
-            for check in _ENGINE_CHECKS.get(connections[engine.alias].vendor, ()):
-                found.extend(check(settings, engine))
+            found.extend(_single_writer(settings, engine))
+            found.extend(_missing_options(engine))
+            found.extend(_pool_size(settings, engine))
+            found.extend(_pooler(engine))
             found.extend(_listen_database(engine))
     return found
 
@@ -298,7 +287,7 @@ def check_deployment(**kwargs: Any) -> list[CheckMessage]:
     if conf.problems(conf.raw_settings()):
         return []  # reported by check_settings
     engines = conf.get_settings().engines
-    return [message for alias in engines if not list(_vendor(engines[alias])) for message in _patience(alias)]
+    return [message for alias in engines if not list(_unsupported(engines[alias])) for message in _patience(alias)]
 
 
 _HINT_AUTH = "Leave GATEWAY_AUTH at 'required', and create clients with manage.py gatewayclient or in the admin."
@@ -343,51 +332,47 @@ def _default_retry_plan(settings: Settings) -> Iterator[CheckMessage]:
         yield Error(f"JOBEXEC['DEFAULT_RETRY_PLAN']: {error}", id="jobexec.E006")
 
 
-def _vendor(engine: EngineSettings) -> Iterator[CheckMessage]:
+def _unsupported(engine: EngineSettings) -> Iterator[CheckMessage]:
     where = f"The job engine {engine.alias!r} (DATABASES[{engine.alias!r}])"
     try:
-        vendor = connections[engine.alias].vendor
+        connection = connections[engine.alias]
     except ImproperlyConfigured as error:
         yield Error(f"{where} has a database backend that cannot be loaded: {error}", id="jobexec.E004")
         return
-    if vendor not in SUPPORTED:
-        supported = ", ".join(SUPPORTED.values())
-        yield Error(f"{where} must be {supported}; got the vendor {vendor!r}.", id="jobexec.E004")
+    if not is_supported(connection):
+        yield Error(f"{where} must be {supported()}; got the vendor {connection.vendor!r}.", id="jobexec.E004")
 
 
-def _sqlite_locking(settings: Settings, engine: EngineSettings) -> Iterator[CheckMessage]:
+def _single_writer(settings: Settings, engine: EngineSettings) -> Iterator[CheckMessage]:
+    connection = connections[engine.alias]
+    if not dialect_of(connection).single_writer:
+        return
+    name = connection.display_name
     if engine.acquisition == "skip_locked":
         yield Error(
-            f"The job engine {engine.alias!r} cannot use ACQUISITION 'skip_locked': SQLite has no SKIP LOCKED.",
+            f"The job engine {engine.alias!r} cannot use ACQUISITION 'skip_locked': {name} has no SKIP LOCKED.",
             hint="Use 'auto' or 'optimistic'.",
             id="jobexec.E007",
         )
-
-
-def _sqlite_options(settings: Settings, engine: EngineSettings) -> Iterator[CheckMessage]:
-    database = connections[engine.alias].settings_dict
-    options = database["OPTIONS"]
-    missing = {}
-    if str(options.get("transaction_mode")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
-        missing["transaction_mode"] = "IMMEDIATE"
-    if not _in_memory(database["NAME"]) and not _WAL.search(str(options.get("init_command"))):
-        missing["init_command"] = "PRAGMA journal_mode=WAL;"
-    if missing:
-        yield Warning(
-            f"The SQLite database of the job engine {engine.alias!r} is not set up for concurrent writers: "
-            f"threads and views will fail with 'database is locked'.",
-            hint=f"Set DATABASES[{engine.alias!r}]['OPTIONS'] = { {**options, **missing}!r}",
-            id="jobexec.W001",
-        )
-
-
-def _sqlite_atomic(settings: Settings, engine: EngineSettings) -> Iterator[CheckMessage]:
     if settings.atomic_jobs:
         yield Warning(
-            f"JOBEXEC['ATOMIC_JOBS'] is True and the job engine {engine.alias!r} is on SQLite: while one such job "
+            f"JOBEXEC['ATOMIC_JOBS'] is True and the job engine {engine.alias!r} is on {name}: while one such job "
             "runs, nothing else can write to the database.",
             hint="Leave ATOMIC_JOBS False and give atomic=True to the short jobs that need it.",
             id="jobexec.W003",
+        )
+
+
+def _missing_options(engine: EngineSettings) -> Iterator[CheckMessage]:
+    connection = connections[engine.alias]
+    missing = dialect_of(connection).missing_options(connection.settings_dict)
+    if missing:
+        options = {**connection.settings_dict["OPTIONS"], **missing}
+        yield Warning(
+            f"The {connection.display_name} database of the job engine {engine.alias!r} is not set up for concurrent "
+            "writers: threads and views will fail with 'database is locked'.",
+            hint=f"Set DATABASES[{engine.alias!r}]['OPTIONS'] = {options!r}",
+            id="jobexec.W001",
         )
 
 
@@ -405,9 +390,10 @@ def _pool_size(settings: Settings, engine: EngineSettings) -> Iterator[CheckMess
 
 
 def _patience(alias: str) -> Iterator[CheckMessage]:
-    database, vendor = connections[alias].settings_dict, connections[alias].vendor
+    connection = connections[alias]
+    database = connection.settings_dict
     options = database["OPTIONS"]
-    missing = {name: value for name, value in _PATIENCE.get(vendor, {}).items() if name not in options}
+    missing = {name: value for name, value in dialect_of(connection).network_options.items() if name not in options}
     host = str(database["HOST"])
     if host in _NEAR or host.startswith("/") or "service" in options or not missing:
         return
@@ -419,9 +405,11 @@ def _patience(alias: str) -> Iterator[CheckMessage]:
     )
 
 
-def _pgbouncer(settings: Settings, engine: EngineSettings) -> Iterator[CheckMessage]:
-    database = connections[engine.alias].settings_dict
-    if engine.notify and engine.listen_database is None and database.get("DISABLE_SERVER_SIDE_CURSORS"):
+def _pooler(engine: EngineSettings) -> Iterator[CheckMessage]:
+    if not engine.notify or engine.listen_database is not None:
+        return
+    connection = connections[engine.alias]
+    if dialect_of(connection).notify is not None and connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
         yield Warning(
             f"The job engine {engine.alias!r} seems to be behind a pooler in transaction mode "
             "(DISABLE_SERVER_SIDE_CURSORS is True), where LISTEN receives nothing: jobs wait for the next poll.",
@@ -445,10 +433,10 @@ def _listen_database(engine: EngineSettings) -> Iterator[CheckMessage]:
 def _why_not_listening(engine: EngineSettings) -> str:
     if not engine.notify:
         return "NOTIFY is False"
-    if connections[engine.alias].vendor != "postgresql":
+    if dialect_of(connections[engine.alias]).notify is None:
         return "the engine is not on PostgreSQL"
     listener = connections[str(engine.listen_database)]
-    if listener.vendor != "postgresql":
+    if dialect_of(listener).notify is None:
         return "it is not a PostgreSQL database"
     if listener.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
         return "it seems to be behind a pooler, too (DISABLE_SERVER_SIDE_CURSORS is True)"
@@ -456,14 +444,3 @@ def _why_not_listening(engine: EngineSettings) -> str:
     if names[0] != names[1]:
         return f"it is another database ({names[0]!r}, the engine's is {names[1]!r})"
     return ""
-
-
-def _in_memory(name: object) -> bool:
-    return ":memory:" in str(name) or "mode=memory" in str(name)
-
-
-_ENGINE_CHECKS: dict[str, tuple[EngineCheck, ...]] = {
-    "postgresql": (_pool_size, _pgbouncer),
-    "mysql": (),
-    "sqlite": (_sqlite_locking, _sqlite_options, _sqlite_atomic),
-}

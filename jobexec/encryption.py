@@ -128,7 +128,7 @@ def unseal(configuration: Any, handler_type: str, id: UUID) -> Any:
     if envelope is None:
         return configuration
     hidden = json.loads(decrypt(envelope, "arguments", handler_type, id.hex))
-    # No more than that: who can write to the row could otherwise add a callback, and get the variables.
+    # No more than that: otherwise a user who can write to the row could add a callback, and get the variables.
     return {**{name: value for name, value in configuration.items() if name in _CLEAR}, **hidden}
 
 

@@ -21,7 +21,7 @@ _SHORTEST_SECRET = 16
 
 @dataclass(frozen=True, slots=True)
 class AlertTarget:
-    """A webhook or mail addresses, the dead letters that it is told of, and the pause between two about one group.
+    """A webhook or mail addresses, the dead letters to report to it, and the pause between two alerts about a group.
 
     Empty filters mean all. ``secret`` is the key of the signature, in bytes.
     """

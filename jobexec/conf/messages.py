@@ -1,4 +1,4 @@
-"""How messages may be named, and how long they and those who wait for them may last; times that can be stored."""
+"""Limits for messages: their names, and how long they are kept and jobs wait for them; times that can be stored."""
 
 from __future__ import annotations
 

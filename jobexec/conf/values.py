@@ -279,7 +279,7 @@ def encryption_keys(value: Any) -> Mapping[str, Any] | None:
     expected = "a dict of key ids to keys: 32 bytes in URL-safe base64, a callable, or the dotted path of one"
     if not isinstance(value, Mapping):
         raise ValueError(expected)
-    for number, (id, key) in enumerate(value.items(), 1):  # by number: who confuses the two would see a key here
+    for number, (id, key) in enumerate(value.items(), 1):  # by number: an id that is a key by mistake is not shown
         if not is_name(id) or decoded_key(id) is not None:
             raise ValueError(f"{expected}; id {number} is not a string of 1 to {MAX_NAME_LENGTH} printable characters")
         if not callable(key) and decoded_key(key) is None and not _is_dotted(key):

@@ -193,7 +193,7 @@ class Engine(Service):
             acquisition.look()
 
     def _recovered(self) -> None:
-        """Jobs of dead nodes may run, and permits of those that are over have gone."""
+        """Jobs of dead nodes may run, and permits of those that have ended are free."""
         self._look()
         self.heard(BLOCKED)
 

@@ -66,7 +66,7 @@ class JobExecutor(Service):
         self.node_name = self.settings.node_name
         self.shutting_down = False
         #: Why this process should drain and be restarted; None while it need not be. Any part of the executor that
-        #: finds a reason (an unusable thread, for example) sets it; the command reads it (``recycling.reasons``).
+        #: finds a reason (an unusable thread, for example) sets it; the command reads it (``limits.reasons``).
         self.restart_reason: str | None = None
         self._started = False
         self._lifecycle = threading.RLock()

@@ -15,7 +15,7 @@ GRPC, CAMUNDA_8, CAMUNDA_7 = "grpc", "camunda8", "camunda7"
 
 #: Returns the keys of these process instances, by their ids; those that are not known are missing.
 Keys = Callable[[str, Collection[str]], Mapping[str, int]]
-#: Returns those of these names of which what is awaited has come.
+#: Returns those of these names whose awaited event has come.
 Awaited = Callable[[str, Collection[str]], set[str]]
 
 _calls: dict[str, list[str]] = {}
@@ -66,19 +66,19 @@ def instance_keys(using: str, ids: Collection[str]) -> dict[str, int]:
 def add_awaited(prefix: str, come: Awaited) -> None:
     """Let requests of the hub wait for names that begin with this prefix, as they wait for types of jobs.
 
-    ``come`` is asked about all of them at once, as often as the hub looks for jobs. Whoever lets something come calls
-    :func:`~jobexec.operations.notify.wake_workers.wake_workers_on_commit` with its name.
+    ``come`` is called with all of them at once, as often as the hub looks for jobs. Code that lets such an event come
+    calls :func:`~jobexec.operations.notify.wake_workers.wake_workers_on_commit` with its name.
     """
     _awaited[prefix] = come
 
 
 def is_awaited(name: str) -> bool:
-    """Whether the name is none of a type of jobs."""
+    """Whether the name stands for an awaited event, and not for a type of jobs."""
     return name.startswith(tuple(_awaited))
 
 
 def come(using: str, names: Collection[str]) -> set[str]:
-    """Those of these names of which what is awaited has come."""
+    """Those of these names whose awaited event has come."""
     found: set[str] = set()
     for prefix, ask in _awaited.items():
         if some := [name for name in names if name.startswith(prefix)]:

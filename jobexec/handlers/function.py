@@ -330,7 +330,7 @@ class JobFunction(Generic[P, R]):
         return encode_return_value(value, f"return value of {self.name}")
 
     def finished(self, work: Any, using: str, failure: Failure | None) -> None:
-        """Nobody is told: callers ask :meth:`get_result`."""
+        """No signal is sent: callers ask :meth:`get_result`."""
 
 
 async def _finish(context: JobContext, coroutine: Awaitable[Any]) -> Any:

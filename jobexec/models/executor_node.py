@@ -90,7 +90,7 @@ class ExecutorNode(models.Model):
 
     @property
     def label(self) -> str:
-        """The name; of rows that are told apart, with the process if another node has the same name."""
+        """The name; of labelled rows, with the process if another node has the same name."""
         if not self.has_namesakes:
             return self.name
         return gettext("%(name)s (%(pid)d on %(host)s)") % {

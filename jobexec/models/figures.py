@@ -1,4 +1,4 @@
-"""Figures that nodes report: meters, groups of similar failures, and who has been told of them."""
+"""Figures that nodes report: meters, groups of similar failures, and which of them were reported to alert targets."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class FailureGroup(models.Model):
         return not (ended or (self.snoozed_to_count is not None and self.count > self.snoozed_to_count))
 
     def quiet(self, now: datetime) -> bool:
-        """Whether an operator knows of it: then it is no problem of the dashboard, and nobody is alerted."""
+        """Whether an operator has silenced it: then it is no problem on the dashboard, and no alert is sent."""
         return self.acknowledged_at is not None or self.snoozed(now)
 
 

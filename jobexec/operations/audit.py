@@ -4,7 +4,7 @@ The entry point (admin, command, gateway ...) names the operator with :func:`act
 :func:`audited` and record their changes, one row for each call, however many jobs it affects. Changes by a project's
 code or a handler have no operator: they are not recorded, and cause no queries.
 
-The same decorator asks the policy in AUTHORIZATION before the verb begins; code has to ask, too.
+The same decorator asks the policy in AUTHORIZATION before the verb begins, also if code calls it.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class _Change:
 
 _operator: ContextVar[Operator | None] = ContextVar("jobexec_operator", default=None)
 _change: ContextVar[_Change | None] = ContextVar("jobexec_change", default=None)
-#: Whether the policy has permitted what goes on now: what follows from it is not asked about.
+#: Whether the policy has permitted the change under way; it is not asked about what follows from that.
 _permitted: ContextVar[bool] = ContextVar("jobexec_permitted", default=False)
 
-#: What was refused within the innermost outlasting().
+#: The refusals within the innermost outlasting().
 _refused: ContextVar[list[_Refusal]] = ContextVar("jobexec_refused")
 
 logger = logging.getLogger("jobexec.audit")
@@ -99,7 +99,7 @@ def acting(operator: Operator | None) -> Iterator[None]:
 
 @contextmanager
 def outlasting() -> Iterator[None]:
-    """Write what was refused within again if its transaction was rolled back. On an event loop it has no effect."""
+    """Write the refusals in the block again if their transaction was rolled back. No effect on an event loop."""
     found: list[_Refusal] = []
     token = _refused.set(found)
     try:
@@ -120,7 +120,7 @@ def _is_on_a_loop() -> bool:
 
 @contextmanager
 def permitted() -> Iterator[None]:
-    """Ask no policy within: for what follows from a change that it has permitted."""
+    """Do not ask the policy in the block: it has permitted the change from which this follows."""
     token = _permitted.set(True)
     try:
         yield
@@ -131,10 +131,10 @@ def permitted() -> Iterator[None]:
 def authorize(
     action: str, target: Any, using: str | None, arguments: Mapping[str, Any], *, also_within: bool = False
 ) -> None:
-    """Ask the policy in AUTHORIZATION. Raises :class:`~jobexec.exceptions.NotAuthorized`, and records that.
+    """Ask the policy in AUTHORIZATION. Raises :class:`~jobexec.exceptions.NotAuthorized`, and records the refusal.
 
-    What follows from a permitted change, and what executors do by themselves, is not asked about. ``also_within``: even
-    if it follows from one, because it says more.
+    The policy is not asked about what follows from a permitted change, nor about what executors do by themselves.
+    ``also_within``: ask even about a consequence, because this request says more.
     """
     path, operator = get_settings().authorization, _operator.get()
     if path is None or (_permitted.get() and not also_within):
@@ -191,9 +191,9 @@ class _Refusal:
             logger.error("The refusal is not in the audit log: %s", one_line(str(error)))
 
     def outlast(self, there: set[tuple[str, Any]]) -> None:
-        """Write it again if it was rolled back; where its transaction goes on, that decides.
+        """Write the row again if it was rolled back; if its transaction goes on, the end of that decides.
 
-        ``there`` are the rows of later refusals: some databases use the number of a row again that was rolled back.
+        ``there`` holds the rows of later refusals: some databases reuse the number of a row that was rolled back.
         """
         if connections[self.using].in_atomic_block:
             return
@@ -273,7 +273,7 @@ def _records() -> bool:
 
 @contextmanager
 def changing(verb: str, arguments: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Record what is noted within as one change, of which no policy is asked as a whole."""
+    """Record the notes in the block as one change; no policy is asked about it as a whole."""
     operator = _operator.get()
     if operator is None or _change.get() is not None:
         yield

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 TIMERS_SHOWN = 10
 TIMERS_READ = 2_000
-"""Of how many timers, the next ones, the handlers are shown."""
+"""How many of the next timers are read to group them by handler."""
 SCHEDULES_SHOWN = 10
 BATCHES_SHOWN = 5
 NODES_SHOWN = 100
@@ -128,7 +128,7 @@ class Overview:
     counts: JobCounts | None = None
     incidents: CappedCount | None = None
     loud_incidents: CappedCount | None = None
-    """Those that are not of a group of failures that is acknowledged or snoozed."""
+    """Those whose group of failures is neither acknowledged nor snoozed."""
     troubling_groups: list[TroublingGroup] | None = None
     """The groups with the most of these."""
     timers: list[NextTimers] | None = None

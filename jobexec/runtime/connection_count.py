@@ -72,7 +72,7 @@ def ordinary_connections(settings: Settings, engine: EngineSettings) -> int:
 
 def can_listen(engine: EngineSettings) -> bool:
     """Whether the engine's executor keeps a connection that LISTENs (PostgreSQL, unless NOTIFY is off)."""
-    return engine.notify and dialect(engine.listen_database or engine.alias).notifies
+    return engine.notify and dialect(engine.listen_database or engine.alias).notify is not None
 
 
 def pool_size(database: dict[str, Any]) -> int | None:

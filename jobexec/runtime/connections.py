@@ -254,26 +254,16 @@ def _close_one(connection: Any, wait: float | None) -> None:
 
 def is_pooled(connection: Any) -> bool:
     """Whether closing it returns it to psycopg's pool (``OPTIONS["pool"]``), from which the next one comes."""
-    return dialect_of(connection).notifies and bool(connection.settings_dict["OPTIONS"].get("pool"))
-
-
-def is_behind_pooler(raw: Any) -> bool:
-    """Whether a psycopg connection goes to a pooler (PgBouncer) and not to the PostgreSQL server itself.
-
-    A pooler uses many server processes and therefore reports an id of its own at login. Raises the errors of the query.
-    """
-    with raw.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        return bool(cursor.fetchone()[0] != raw.info.backend_pid)
+    return dialect_of(connection).notify is not None and bool(connection.settings_dict["OPTIONS"].get("pool"))
 
 
 def reaches_pooler(alias: str) -> bool:
-    """Whether the connections of an alias to PostgreSQL go to a pooler. False if the database does not answer now."""
+    """Whether the connections of an alias go to a pooler. False if the database does not answer now."""
     connection = connections[alias]
     try:
         connection.ensure_connection()
         with connection.wrap_database_errors:
-            return is_behind_pooler(connection.connection)
+            return dialect_of(connection).is_behind_pooler(connection.connection)
     except Error:
         return False
     finally:

@@ -11,8 +11,8 @@ from django.db import connections
 
 from jobexec.conf import EngineSettings
 from jobexec.operations.notify.wake import CHANNEL, EVERYTHING
+from jobexec.operations.sql.dialect import dialect
 
-from .connections import is_behind_pooler
 from .threads import Loop, logger
 
 _NEXT_LOOK = 60.0  # a pooler may be replaced by a server one day
@@ -126,7 +126,7 @@ class Listener(Loop):
         parameters = connections[self._alias].get_connection_params()
         connection = Connection.connect(**_PATIENCE | parameters | {"autocommit": True})
         try:
-            if not is_behind_pooler(connection):
+            if not dialect(self._alias).is_behind_pooler(connection):
                 connection.execute(f"LISTEN {self.channel}")
                 return connection
         except BaseException:

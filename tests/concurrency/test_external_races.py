@@ -33,20 +33,12 @@ from jobexec.operations.external import (
     unlock_external_job,
 )
 from jobexec.operations.external.find import in_transaction
-from jobexec.operations.history import keys as external_keys
 from tests.support.factories import fetch, in_hands, make_external, tables_of
 from tests.support.threads import finish, held, start, together, undo, wait_until_waiting
 
 pytestmark = pytest.mark.transactional
 servers = pytest.mark.databases("postgresql", "mariadb")
 WORKERS = ("one", "two", "three", "four")
-
-
-@pytest.fixture(autouse=True)
-def fresh_keys():
-    external_keys.forget_keys()
-    yield
-    external_keys.forget_keys()
 
 
 @pytest.fixture(autouse=True)

@@ -48,7 +48,8 @@ def test_its_jobs_are_counted_once(alias, table):
     seen = overview(alias, parts={"counts"})
     everything = SimpleNamespace(may=lambda table: True, list=lambda table, **query: "")
     counts = {each.name: getattr(seen.counts, each.name) for each in fields(seen.counts) if each.name != "oldest_due"}
-    assert sum(counts.values()) == sum(tile.count for tile in tiles(seen, everything)) == 1
+    assert sum(counts.values()) == 1, "operations/reports/counts.py: job_counts()"
+    assert sum(tile.count for tile in tiles(seen, everything)) == 1, "admin/dashboard/tiles.py"
 
 
 @pytest.mark.parametrize("table", [table for table in JOB_TABLES if not table.runnable])
@@ -78,7 +79,7 @@ def test_what_is_activated_may_run_or_is_refused(alias, table):
     row = make_row(table, alias)
     done = activate(row, using=alias)
     (now,) = find_states([row.pk], alias).values()
-    assert now.runnable if done.changed else done.skipped
+    assert now.runnable if done.changed else done.skipped, "operations/manage/suspend.py: move it, or refuse"
 
 
 @pytest.mark.parametrize("table", JOB_TABLES)

@@ -23,7 +23,7 @@ from jobexec.operations.notify import wake
 from jobexec.operations.settle.complete import complete_jobs
 from jobexec.operations.settle.fail import fail_job
 from jobexec.operations.settle.recover import recover_node, release_owned
-from jobexec.runtime.connections import is_behind_pooler
+from jobexec.operations.sql.dialect import dialect
 from tests.support.executor import all_gone
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_node, table_of, tables_of
 from tests.support.machines import processes
@@ -80,7 +80,7 @@ def start(alias, run, bouncer):
 
 def test_the_verbs_work_through_it(alias, through):
     connections[alias].ensure_connection()
-    assert is_behind_pooler(connections[alias].connection), "or this test would test nothing"
+    assert dialect(alias).is_behind_pooler(connections[alias].connection), "or this test would test nothing"
     first, second, third = (make_job(alias, process_instance_id=name, retries=2) for name in ("a", "b", "c"))
     works = {work.id: work for work in acquire(alias)}
     assert set(works) == {first.pk, second.pk, third.pk}

@@ -13,7 +13,6 @@ from jobexec import checks, conf, encryption, job
 from jobexec.conf import validation
 from jobexec.exceptions import InvalidSettings
 from jobexec.handlers import registry as handlers
-from jobexec.operations.sql import dialect
 
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding setting DATABASES")
 
@@ -392,11 +391,6 @@ def test_no_message_shows_a_secret(raw):
         with pytest.raises(InvalidSettings) as raised:
             conf.get_settings()
         assert "s3cr3t" not in str(raised.value)
-
-
-def test_every_vendor_has_a_dialect_and_checks_of_its_own():
-    assert set(checks.SUPPORTED) == set(checks._ENGINE_CHECKS) == set(dialect._DIALECTS)
-    assert set(checks._PATIENCE) == set(checks.SUPPORTED) - {"sqlite"}
 
 
 KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="

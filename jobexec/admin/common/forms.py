@@ -267,7 +267,7 @@ class AnnotationForm(forms.Form):
 
 
 class AssignForm(forms.Form):
-    """The name of a user; nobody without it."""
+    """The name of a user; empty for none."""
 
     assigned_to = forms.CharField(
         label=_("User"),

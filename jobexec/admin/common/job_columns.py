@@ -33,7 +33,7 @@ def yes_or_no(column: str) -> Callable[[Any, AbstractJob], str]:
 
 
 class CallColumn(TableAdmin):
-    """A list whose rows are told apart by their calls."""
+    """A list whose rows are distinguished by their calls."""
 
     def to_show(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return with_short_arguments(queryset)

@@ -101,7 +101,7 @@ def _by_exception(queryset: QuerySet[Any], term: str) -> Q:
 
 
 def _by_argument(queryset: QuerySet[Any], term: str) -> Q:
-    """Rows with the term as a value that may be shown: nobody must find out a masked value by guessing it."""
+    """Rows with the term as a value that may be shown: guessing must not reveal a masked value."""
     if queryset.model not in JOB_TABLES or not argument_index.has_index(queryset.db, queryset.model):
         return Q(pk__in=[])
     name, sign, text = term.partition("=")

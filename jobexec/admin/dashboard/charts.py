@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 HEIGHT = 100
 #: The minimum height of a value above 0, so that it is visible.
 _LEAST = 2.0
-#: Larger values than that of most steps are cut if they are more than so many times as large, at a bit above it.
+#: Values that are more than this many times as large as those of most steps are cut a bit above these.
 _USUAL, _MUCH_LARGER, _ABOVE = 0.9, 4, 1.5
 _NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 

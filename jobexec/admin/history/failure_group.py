@@ -231,7 +231,7 @@ class FailureGroupAdmin(OperationPermissions, TableAdmin):
 
     @admin.display(description=gettext_lazy("attention"))
     def standing(self, group: FailureGroup) -> SafeString:
-        """Whether it is quiet, until when, and who deals with it."""
+        """Whether it is quiet, until when, and the user who deals with it."""
         now = display.now(group)
         lines = [standing_badge(group, now)]
         if group.acknowledged_at is not None:

@@ -30,7 +30,7 @@ from .result_values import attempts_of, status_badge
 
 
 class BackendFilter(admin.SimpleListFilter):
-    """Filter by backend; offers the aliases of the setting TASKS, and what stands for ``@job``."""
+    """Filter by backend; offers the aliases of the setting TASKS, and an entry for ``@job``."""
 
     title = gettext_lazy("task backend")
     parameter_name = "of_backend"

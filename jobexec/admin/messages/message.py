@@ -27,7 +27,7 @@ from .form import MessageForm
 
 @admin.register(Message)
 class MessageAdmin(OperationPermissions, TableAdmin):
-    """Messages, the latest first. Operators publish them here; nobody changes them."""
+    """Messages, the latest first. Operators publish them here; they cannot be changed."""
 
     form = MessageForm
     tenant_column = COLUMN

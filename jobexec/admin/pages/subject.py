@@ -62,7 +62,7 @@ class _Subject(Page):
 
     def response(self) -> HttpResponse:
         if self.tenants is not None and self.kind == "tenant" and self.value not in self.tenants:
-            raise Http404  # as if nobody had heard of it
+            raise Http404  # as if it did not exist
         parts = {
             "flow": self.flow(),
             "standing": self.standing(),

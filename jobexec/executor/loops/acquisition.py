@@ -48,7 +48,7 @@ class JobAcquisition(Loop):
         self._woken = WakeUpEvent(source)
         self.node, self.pool, self._listening, self._in_hand = node, pool, listening, in_hand
         self._in_doubt = False
-        #: As ``_in_doubt``, said by other threads.
+        #: Like ``_in_doubt``, but set by other threads.
         self._doubted = False
         #: Whether the last look found fewer jobs than it asked for.
         self.sees_the_end = False

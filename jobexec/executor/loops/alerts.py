@@ -8,7 +8,7 @@ from jobexec.operations.maintenance.dead_letter_alerts import alert_dead_letters
 from ...runtime.threads import Loop
 from ..nodes.node import Node
 
-#: Seconds between two looks, and how many times as long as a look that is at least.
+#: Seconds between two rounds, and at least how many times as long as a round that is.
 INTERVAL, SHARE = 10.0, 20
 
 
@@ -24,5 +24,5 @@ class DeadLetterAlerts(Loop):
         if self.node.good:
             with self.node.writing:
                 alert_dead_letters(self.node.using)
-        # While very many dead letters wait for the end of an interval, each look passes them.
+        # While very many dead letters wait for the end of an interval, each round reads past them.
         return max(INTERVAL, SHARE * (clock.monotonic() - began))

@@ -50,8 +50,6 @@ class Inbox:
         self._unsettled = self._generation = 0
         #: When a full pool was first found while jobs waited here; None while there is room.
         self.stuck_since: float | None = None
-        #: How many jobs were left to the slow poll.
-        self.given_up = 0
 
     def __len__(self) -> int:
         """How many jobs wait to be locked, now or after a pause."""
@@ -141,7 +139,6 @@ class Inbox:
             for entry in entries:
                 entry.tries += costs
                 if entry.tries >= TRIES:
-                    self.given_up += 1
                     self._close(entry)
                 elif costs:
                     entry.not_before = clock.monotonic() + _PAUSE * 2**entry.tries

@@ -73,7 +73,7 @@ class FollowUps:
         if key not in ("", work.serial_key):
             return None  # only acquisition can lock another process instance
         if key:
-            room = count if self._pool.nobody_waits else 0
+            room = count if self._pool.none_waits else 0
         else:
             room = self._room(columns["handler_type"], columns.get("atomic", False))
         kept = self._reserve(work, min(count, room))
@@ -96,7 +96,7 @@ class FollowUps:
         return None
 
     def _room(self, handler_type: str, atomic: bool) -> int:
-        """How many more jobs of a handler may stay: others that were announced just now find a thread, too."""
+        """How many more jobs of a handler may stay, so that those announced just now find a thread, too."""
         announced = any(each.expects_jobs for each in self._acquisitions.values())
         return self._pool.spare(handler_type, atomic) - len(self.jobs()) - announced
 
@@ -212,7 +212,7 @@ class FollowUps:
 
         Those of which no commit is known are released: their transaction was rolled back, or an error in another hook
         has kept this node from hearing of them. If a thread that the handler has left behind still holds their
-        transaction open, they are when it commits: on InnoDB, the release would wait for it.
+        transaction open, they are released when it commits: on InnoDB, a release would wait for it.
         """
         followers = work.followers
         if followers is None:

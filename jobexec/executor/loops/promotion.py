@@ -25,7 +25,7 @@ _NEUTRAL = ("snoozed", "interrupted", "cancelled", "unknown", "conflict")
 
 
 class Promotion(Loop):
-    """Gives blocked jobs their permits: when a job has come, a permit has gone, or a rate or a breaker allows it.
+    """Gives blocked jobs their permits: when a job has come, a permit was returned, or a rate or a breaker allows it.
 
     Every node does, without a leader. What a killed process leaves undone is found by the heartbeat of any node.
     """
@@ -63,7 +63,7 @@ class Promotion(Loop):
         self.wake()
 
     def ended(self, outcomes: Iterable[Outcome]) -> None:
-        """These runs are settled, and their permits have gone."""
+        """These runs are settled, and their permits returned."""
         found = [each for each in outcomes if each.work.resource is not None]
         if found:
             with self._lock:
@@ -131,7 +131,7 @@ class Promotion(Loop):
         return max(0.0, min([longest, *(due - clock.monotonic() for due in self._due.values())]))
 
     def _judge(self) -> set[str]:
-        """Let the breakers see the runs that have ended; returns the resources of which permits have gone."""
+        """Pass the runs that have ended to the breakers; returns the resources whose permits were returned."""
         using = self.node.using
         with self._lock:
             ended, self._ended = self._ended, []

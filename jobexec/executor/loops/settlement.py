@@ -301,10 +301,10 @@ class Settlement(Service):
 class SharedSettlement(Settlement):
     """Writes the outcomes with a :class:`~jobexec.handlers.base.SharedEnd`.
 
-    What has to wait for a row that others hold is tried again, and again, and holds up nothing else meanwhile.
+    An outcome that has to wait for a row that others hold is tried again and again, and holds up no other.
     """
 
-    #: Opens what the jobs that are created meanwhile need to stay with this node.
+    #: A context in which created jobs can stay with this node.
     at_home: Callable[[Sequence[Outcome]], AbstractContextManager[object]] = staticmethod(lambda group: nullcontext())
     _rounds = 0
     _started = False

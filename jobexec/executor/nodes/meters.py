@@ -28,7 +28,7 @@ logger = logging.getLogger("jobexec.executor")
 
 #: Kinds of failures beyond this many are counted as one until the next flush.
 MOST_GROUPS = 1000
-#: Handlers with their categories and tenants beyond so many are counted without their tenants until the next flush.
+#: Beyond this many handlers with their categories and tenants, tenants are not counted until the next flush.
 MOST_SUBJECTS = 1000
 _LAST = len(KEYS) - 1  # the bucket without an end
 _BITS = 128  # more than any duration in milliseconds has

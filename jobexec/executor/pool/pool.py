@@ -107,10 +107,10 @@ class Pool(Service):
             return self._queue.most_spare
 
     @property
-    def nobody_waits(self) -> bool:
+    def none_waits(self) -> bool:
         """Whether no job waits for a thread."""
         with self._changed:
-            return self._queue.nobody_waits
+            return self._queue.none_waits
 
     def offer(self, batches: Sequence[Batch], share: str) -> Sequence[Batch]:
         """Queue batches without a reservation; returns those that the caller must release."""

@@ -40,7 +40,7 @@ class Throughput:
         return 1 if self.seconds is None else max(1, int(_CHUNK / max(self.seconds, 1e-7)))
 
     def threads_for(self, jobs: int) -> int:
-        """How many threads are useful for ``jobs`` waiting jobs: few if they are tiny: there is one interpreter."""
+        """How many threads are useful for ``jobs`` waiting jobs: few if these are tiny, as there is one interpreter."""
         if self.seconds is None:
             return self._threads
         return min(self._threads, 1 + int(jobs * self.seconds / _CHUNK))

@@ -135,7 +135,7 @@ class WorkQueue:
         return max(of_threads, self.admission.spare if self.admission is not None else 0)
 
     @property
-    def nobody_waits(self) -> bool:
+    def none_waits(self) -> bool:
         """Whether the next job that goes on overtakes none."""
         return not (self.closed or self.lone is not None or self.fair_queue.queued)
 

@@ -16,7 +16,6 @@ from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.locks import is_single_writer
 
 from ...runtime.connection_count import connections_by_alias
-from ...runtime.connections import is_behind_pooler
 
 logger = logging.getLogger("jobexec.executor")
 
@@ -52,7 +51,8 @@ def check_processes(settings: Settings, processes: int) -> None:
     single = [alias for alias in settings.engines if is_single_writer(alias)]
     if processes > 1 and single:
         raise NodeRefused(
-            f"--processes {processes}: {single[0]!r} is on SQLite, which only one executor at a time may serve."
+            f"--processes {processes}: {single[0]!r} is on {connections[single[0]].display_name}, "
+            "which only one executor at a time may serve."
         )
 
 
@@ -122,7 +122,7 @@ def _capacity(alias: str) -> int | None:
             cursor.execute(statement)
             (capacity,) = cursor.fetchone()
         with connection.wrap_database_errors:
-            pooler = dialect(alias).notifies and is_behind_pooler(connection.connection)
+            pooler = dialect(alias).is_behind_pooler(connection.connection)
         return None if pooler else int(capacity)
     except DatabaseError as error:
         raise NodeRefused(f"The database {alias!r} does not answer: {error}") from error

@@ -78,7 +78,7 @@ def protected(
 
     In the view, :func:`client_of` returns the client. ``counts`` is the allowance that requests count against. The view
     is exempt from Django's CSRF protection, which is checked only if the credentials are a session. ``form_limit``: the
-    body is not JSON, but a form with files, of at most so many bytes, which are counted before it is read.
+    body is not JSON, but a form with files, of at most this many bytes, which are counted before it is read.
     """
     rule = _Rule(permissions or ("work",), problem, counts, form_limit)
 

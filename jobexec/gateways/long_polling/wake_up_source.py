@@ -129,7 +129,7 @@ def source_of(
     connection: Any = connections[using]
     if get_settings().engine(using).notify:
         spelled = dialect_of(connection)
-        if spelled.notifies:
+        if spelled.notify is not None:
             return NotificationSource(using, heard)
         if spelled.counts_commits(connection):
             return CommitCounterSource(using, changed, wanted)

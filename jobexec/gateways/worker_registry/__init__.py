@@ -53,6 +53,6 @@ activated = registry.activated
 pushed = registry.pushed
 #: Count a job that could not be written to a stream: ``push_failed("BLOCKED")``, ``"CLOSED"``, or the error's text.
 push_failed = registry.push_failed
-#: Count a job event: ``finished(seen.COMPLETED, type, n=1)``. Operations in this process are counted automatically
-#: (:mod:`.events`), and ``activated`` counts ACTIVATED.
+#: Count a job event: ``finished(worker_registry.COMPLETED, type, n=1)``. Operations in this process are counted
+#: automatically (:mod:`.events`), and ``activated`` counts ACTIVATED.
 finished = registry.finished

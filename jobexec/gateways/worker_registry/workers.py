@@ -124,7 +124,7 @@ class Registry:
         self._on_use()
 
     def waiting(self, protocol: str, client: str, worker: str, type: str, tenants: Iterable[str] = ()) -> Waiting:
-        """Context manager for the wait of a poll: ``with seen.waiting(...)``."""
+        """Context manager for the wait of a poll: ``with registry.waiting(...)``."""
         return Waiting(self, (protocol, client, worker, type), tenants)
 
     def streaming(
@@ -139,7 +139,7 @@ class Registry:
         variables: Iterable[str] = (),
         tenant_filter: str = "PROVIDED",
     ) -> Streaming:
-        """Context manager for the life of a stream: ``with seen.streaming(...) as stream``."""
+        """Context manager for the life of a stream: ``with registry.streaming(...) as stream``."""
         key = Key.of(protocol, client, worker, type)
         of_tenants, of_variables = _storable_names(tenants), _storable_names(variables)
         return Streaming(self, Stream(key, of_tenants, timeout, of_variables, tenant_filter))

@@ -15,7 +15,7 @@ from jobexec.operations.reports.counts import CappedCount
 from jobexec.operations.values.humanize import NONE, distance
 
 from .arguments import values
-from .nested import add_nested, run_nested
+from .nested import Group
 from .output.outcome import tell, user
 from .output.screen import Exit, Screen
 from .output.table import Cell, Column
@@ -127,21 +127,15 @@ def _unknown(error: JobDefinition.DoesNotExist, screen: Screen) -> int:
 _NESTED = (Override(), Clear(), Retries())
 
 
-class Definitions:
+class Definitions(Group):
     """List job definitions by id, or run a nested action."""
 
     name = "definitions"
     help = "List registered handlers with their priorities; or override one, requeue all dead letters of a handler."
     positionals = " [override ID PRIORITY|clear ID|retries ID N]"
+    nested = _NESTED
 
-    def add_options(self, parser: ArgumentParser) -> None:
-        add_nested(parser, _NESTED)
-
-    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        code = run_nested(_NESTED, options, screen)
-        return self._list(screen) if code is None else code
-
-    def _list(self, screen: Screen) -> int:
+    def _list(self, options: Mapping[str, Any], screen: Screen) -> int:
         found = list(JobDefinition.objects.using(screen.using).order_by("id"))
         if screen.json:
             for each in found:

@@ -16,7 +16,7 @@ from jobexec.operations.targets.for_each import OperationResult
 from jobexec.operations.values.humanize import distance
 
 from .arguments import values
-from .nested import add_nested, run_nested
+from .nested import Group
 from .output.outcome import tell
 from .output.screen import Exit, Screen, usage
 from .output.table import Cell, Column
@@ -63,21 +63,15 @@ def _left(count: int) -> str:
 _NESTED = (Retire(),)
 
 
-class Deployments:
+class Deployments(Group):
     """List deployments, the newest first, or run a nested action."""
 
     name = "deployments"
     help = "List versions of the code, the newest first; or retire those that are no longer needed."
     positionals = " [retire [ID ...]]"
+    nested = _NESTED
 
-    def add_options(self, parser: ArgumentParser) -> None:
-        add_nested(parser, _NESTED)
-
-    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        code = run_nested(_NESTED, options, screen)
-        return self._list(screen) if code is None else code
-
-    def _list(self, screen: Screen) -> int:
+    def _list(self, options: Mapping[str, Any], screen: Screen) -> int:
         rows = Deployment.objects.using(screen.using).order_by("-deploy_time", "pk")
         found = list(rows.annotate(nodes=Count("registrations", filter=Q(registrations__registered=True))))
         if screen.json:

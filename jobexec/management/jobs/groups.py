@@ -1,4 +1,4 @@
-"""``jobs groups``: groups of similar failures, and who deals with them."""
+"""``jobs groups``: groups of similar failures, and the users who deal with them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jobexec.operations.targets.for_each import OperationResult
 from jobexec.operations.values.humanize import NONE, distance
 
 from .arguments import values
-from .nested import add_nested, run_nested
+from .nested import Group
 from .output.outcome import tell
 from .output.screen import Exit, Screen, usage
 from .output.table import Cell, Column
@@ -103,22 +103,18 @@ _NESTED: Sequence[Decide] = (
 )
 
 
-class Groups:
+class Groups(Group):
     """List groups of failures, the latest first, or run a nested action."""
 
     name = "groups"
     help = "List groups of failures, the latest first; or assign, acknowledge, snooze or reopen them."
     positionals = " [assign|acknowledge|snooze|reopen FINGERPRINT ...]"
+    nested = _NESTED
+    limit = LIMIT
 
     def add_options(self, parser: ArgumentParser) -> None:
-        add = parser.add_argument
-        add("--all", action="store_true", help="also those that are acknowledged or snoozed")
-        add("--limit", type=values.count, default=LIMIT, metavar="N", help=f"at most N; default {LIMIT}")
-        add_nested(parser, _NESTED)
-
-    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        code = run_nested(_NESTED, options, screen)
-        return self._list(options, screen) if code is None else code
+        parser.add_argument("--all", action="store_true", help="also those that are acknowledged or snoozed")
+        super().add_options(parser)
 
     def _list(self, options: Mapping[str, Any], screen: Screen) -> int:
         now = clock.now(screen.using)

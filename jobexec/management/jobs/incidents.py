@@ -15,8 +15,8 @@ from jobexec.operations.history.incidents import annotate_incident
 from jobexec.operations.targets.for_each import OperationResult
 from jobexec.operations.values.humanize import NONE, distance
 
-from .arguments import named, values
-from .nested import add_nested, run_nested
+from .arguments import named
+from .nested import Group
 from .output.outcome import tell
 from .output.screen import Exit, Screen
 from .output.table import Cell, Column
@@ -56,22 +56,20 @@ def _left(count: int) -> str:
 _NESTED = (Annotate(),)
 
 
-class Incidents:
+class Incidents(Group):
     """List incidents, the latest first, or run a nested action."""
 
     name = "incidents"
     help = "List incidents, the latest first: jobs without attempts left that wait for an operator; or annotate them."
     positionals = " [annotate ID TEXT]"
+    nested = _NESTED
+    limit = LIMIT
 
     def add_options(self, parser: ArgumentParser) -> None:
-        add = parser.add_argument
-        add("--state", choices=IncidentState.values, default=IncidentState.OPEN.value, help="default open")
-        add("--limit", type=values.count, default=LIMIT, metavar="N", help=f"at most N; default {LIMIT}")
-        add_nested(parser, _NESTED)
-
-    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        code = run_nested(_NESTED, options, screen)
-        return self._list(options, screen) if code is None else code
+        parser.add_argument(
+            "--state", choices=IncidentState.values, default=IncidentState.OPEN.value, help="default open"
+        )
+        super().add_options(parser)
 
     def _list(self, options: Mapping[str, Any], screen: Screen) -> int:
         # By state and time: the table has an index for this.

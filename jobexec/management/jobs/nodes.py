@@ -15,7 +15,7 @@ from jobexec.operations.overview import overview
 from jobexec.operations.targets.for_each import OperationResult
 
 from .arguments.named import node
-from .nested import add_nested, run_nested
+from .nested import Group
 from .output.outcome import tell
 from .output.screen import Exit, Screen
 from .stats import as_object, as_text
@@ -59,21 +59,15 @@ _NESTED: Sequence[Control] = (
 )
 
 
-class Nodes:
+class Nodes(Group):
     """List the nodes, or run a nested action."""
 
     name = "nodes"
     help = "List the running executors with their load; or pause, resume or drain them."
     positionals = " [pause|resume|drain NODE ...]"
+    nested = _NESTED
 
-    def add_options(self, parser: ArgumentParser) -> None:
-        add_nested(parser, _NESTED)
-
-    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        code = run_nested(_NESTED, options, screen)
-        return self._list(screen) if code is None else code
-
-    def _list(self, screen: Screen) -> int:
+    def _list(self, options: Mapping[str, Any], screen: Screen) -> int:
         seen = overview(screen.using, parts={"nodes"})
         if screen.json:
             for each in as_object.nodes(seen):

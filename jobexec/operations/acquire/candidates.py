@@ -246,9 +246,9 @@ def out_of_turn(request: Request, page: Collection[AcquiredJob]) -> set[UUID]:
     if not ours:
         return set()
     most = max(map(len, ours.values()))
-    nobodys = Job.objects.using(request.using).filter(Q(lock_owner=None) | Q(lock_owner=request.owner))
+    free_or_ours = Job.objects.using(request.using).filter(Q(lock_owner=None) | Q(lock_owner=request.owner))
     place = Window(RowNumber(), partition_by=F("key"), order_by=["rank", "id"])
-    rows = exclusive_of(in_scope(nobodys, request.scope), request.scope, list(ours)).annotate(place=place)
+    rows = exclusive_of(in_scope(free_or_ours, request.scope), request.scope, list(ours)).annotate(place=place)
     line: dict[str, list[UUID]] = {}
     for instance, id in rows.filter(place__lte=most).order_by("place").values_list(F("key"), "id"):
         line.setdefault(instance, []).append(id)

@@ -94,7 +94,7 @@ def start_batch(
     asked = operation_named(operation)
     given = as_json(asked.read(dict(arguments or {})))
     database = database_of(target, using)
-    # As if it were done at once; its pieces are not asked about.
+    # As if the operation were done at once: the policy is not asked about its pieces.
     authorize(operation, target, database, given, also_within=True)
     selection = _selection(target)
     batch = Batch(

@@ -65,7 +65,7 @@ _SLOWEST = 4  # powers of two by which the monitor of a batch of jobs slows down
 
 
 def next_look(batch: Batch, now: datetime, idle: int) -> datetime:
-    """When the monitor looks at the batch by itself, after ``idle`` looks that found nothing new."""
+    """When the monitor next looks at the batch by itself, after ``idle`` looks that found nothing new."""
     wait: datetime = now + get_settings().batch_poll_time * 2 ** min(idle, _SLOWEST)
     return wait if batch.deadline is None or batch.over else min(wait, max(now, batch.deadline))
 

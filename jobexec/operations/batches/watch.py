@@ -32,8 +32,8 @@ _PAGE = 500  # children of a cancelled batch that a run removes
 def watch(using: str, id: UUID, idle: int) -> None:
     """Look at a batch of jobs, in one transaction with the end of the monitor job; the next check is another job.
 
-    ``idle`` is the number of consecutive looks that found nothing new. No policy is asked: it was, about
-    the calls, when the batch began.
+    ``idle`` is the number of consecutive looks that found nothing new. The policy is not asked: it was asked about the
+    calls when the batch began.
     """
     with permitted():
         _watch(using, id, idle)
@@ -102,7 +102,7 @@ def _end(using: str, batch: Batch, now: datetime) -> None:
     batch.state, batch.end_time = BatchState.COMPLETED if done else BatchState.FAILED, now
     follows = "on_success" if done else "on_failure"
     conditions = holding(batch.arguments, total, sealed=True, over=True)
-    # The state is what no second transaction finds: with it, the calls are made exactly once.
+    # No second transaction finds the batch in this state, so the calls are made exactly once.
     batch.save(using=using, update_fields=["state", "end_time"])
     _call(using, batch, [*conditions, follows])
     announce(signals.batch_ended, using, Batch, batch=batch)
@@ -116,7 +116,7 @@ def _call(using: str, batch: Batch, names: list[str]) -> None:
     for name in new:
         call = (arguments.get("when") or {}).get(name) or arguments.get(name)
         if call is not None:
-            # By its process instance the callback finds the batch. It is no child: it has no ``batch_id``.
+            # The callback finds the batch by its process instance. It is not a child, so it has no ``batch_id``.
             defaults = {"process_instance_id": batch.process_instance_id, "tenant_id": batch.tenant_id}
             create_stored(using, call, **{name: value for name, value in defaults.items() if value})
     if new:

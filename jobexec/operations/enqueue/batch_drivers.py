@@ -60,7 +60,7 @@ def own_columns(batch: Batch, handler: str) -> dict[str, Any]:
 
 
 def reopen(using: str, dead: Iterable[AbstractJob]) -> None:
-    """Before these dead letters run again: the batches that have ended with them go on.
+    """Reopen the batches that have ended with these dead letters, before those run again.
 
     Call it in the transaction that moves them, after locking them. The batch's row stays locked: a monitor that is
     about to end the batch would not see the move.

@@ -203,11 +203,11 @@ class Pattern:
         return pattern
 
     def _end_of_wait(self, until: datetime | None) -> datetime | None:
-        """A job that has expired goes on, too: to be cancelled."""
+        """The wait of a job also ends when it expires, so that it is cancelled."""
         return min(filter(None, (until, self._columns.get("expires_at"))), default=None)
 
     def of_call(self, own: Own) -> Pattern:
-        """The same pattern with what the options make of the arguments of a call."""
+        """The same pattern with the values that the options compute from the arguments of a call."""
         return self.of_resource(own.resource).of_wait(own.wait)
 
     def of_batch(self, batch: Batch) -> Pattern:
@@ -289,7 +289,7 @@ class Pattern:
         return jobs
 
     def create_each(self, encoded: Sequence[str], ids: Sequence[UUID], calls: Sequence[Own], **own: Any) -> None:
-        """Insert jobs as :meth:`create_many`, with ``ids``, each with what its call made."""
+        """Insert jobs as :meth:`create_many` does, with ``ids``, each with the values computed from its call."""
         groups: dict[tuple[str | None, bool], list[int]] = {}
         for number, call in enumerate(calls):
             groups.setdefault((call.resource, call.wait is not None), []).append(number)

@@ -111,8 +111,8 @@ def create_unique_jobs(
 ) -> Created:
     """Insert many jobs and take their keys, each with its ``handler_configuration`` as JSON text.
 
-    ``calls`` are what the options make of the calls' arguments, if they do; ``ids`` are those of the jobs, if they
-    have them already.
+    ``calls`` are the values that the options compute from the calls' arguments, if they do; ``ids`` are those of the
+    jobs, if they have them already.
 
     Call it in a transaction and roll that back (perhaps to a savepoint) if it raises: keys may have been taken by then.
     Of calls with the same key the first wins, or the last with ``on_conflict="replace"``.

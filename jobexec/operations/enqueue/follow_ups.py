@@ -43,7 +43,7 @@ class Hold:
         self._jobs: list[AcquiredJob] = []
 
     def expect(self, rows: Sequence[NewJob]) -> None:
-        """Tell the node, before it could find the rows in the table without knowing of them."""
+        """Announce the rows to the node before it can find them in the table."""
         using = rows[0]._state.db or "default"
         for row in rows:
             values = (getattr(row, name) for name in AcquiredJob.COLUMNS)

@@ -29,7 +29,7 @@ def create_stored(using: str, call: Mapping[str, Any], **defaults: Any) -> NewJo
         columns["waits_until"] = _moment(using, call["wait"])
     due_date = _moment(using, call["due"]) if "due" in call else None
     handler, configuration = call["handler"], call["configuration"]
-    # Who stored the call was permitted to. An envelope is not opened: this process may have no key.
+    # The policy permitted the call when it was stored. An envelope is not opened: this process may have no key.
     pattern = Pattern(using, {**columns, "handler_type": handler})
     return pattern.create(configuration, due_date=due_date, id=UUID(call["id"]) if "id" in call else None)
 

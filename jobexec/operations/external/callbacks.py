@@ -35,7 +35,8 @@ def opened(row: AbstractJob) -> Mapping[str, Any]:
 def callback_of(row: AbstractJob, find: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]) -> Any:
     """The callback that ``find`` finds in the row, and the decrypted configuration; (None, {}) without one.
 
-    What is beside an envelope only says whether to decrypt it. Raises as :func:`~jobexec.encryption.unseal`.
+    The parts of a configuration beside its envelope only tell whether to decrypt it. Raises as
+    :func:`~jobexec.encryption.unseal`.
     """
     if find(row.handler_configuration) is None:
         return None, {}

@@ -175,7 +175,7 @@ def search_incidents(using: str, where: Q, caller: Caller = EVERYTHING) -> Query
 
 
 def _give_keys(using: str, caller: Caller) -> None:
-    """Give keys to open incidents of processes: they are opened without, for few clients ever look for them."""
+    """Give keys to open incidents of processes: they are opened without keys, as few clients ever look for them."""
     rows = visible(Incident.objects.using(using).filter(state=IncidentState.OPEN, incident_key=None), caller)
     lacking = rows.exclude(process_instance_id="").exclude(process_definition_key="")
     ids = list(lacking.order_by("timestamp").values_list("pk", flat=True)[:_PAGE])

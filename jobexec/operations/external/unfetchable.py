@@ -54,7 +54,7 @@ def _unreadable(row: ExternalWorkerJob) -> JobExecError | None:
 
 
 def _put_off(using: str, rows: list[ExternalWorkerJob]) -> None:
-    """Hide jobs from fetches until another process, or this one with its key, may read them. Costs them nothing."""
+    """Hide jobs from fetches until another process, or this one with its key, may read them. It costs them no retry."""
     again = {"available_at": clock.now(using) + AGAIN}
     held = ExternalWorkerJob.objects.using(using).filter(pk__in=[row.pk for row in rows])
     held.update(**given_back(), **again, revision=F("revision") + 1)

@@ -85,9 +85,3 @@ def _keep(using: str, block: range) -> None:
     if block:
         with _store.lock:
             _store.left.setdefault(_name(using), []).append(block)
-
-
-def forget_keys() -> None:
-    """Take new blocks from now on; for tests, whose databases lose rows of KeyBlock."""
-    with _store.lock:
-        _store.left = {}

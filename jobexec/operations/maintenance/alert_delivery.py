@@ -1,4 +1,4 @@
-"""Tells a target in DEAD_LETTER_ALERTS: a signed request to its webhook, or a mail."""
+"""Deliver alerts to a target in DEAD_LETTER_ALERTS: by a signed request to its webhook, or by mail."""
 
 from __future__ import annotations
 

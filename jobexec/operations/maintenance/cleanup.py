@@ -184,7 +184,7 @@ def _expired(using: str) -> Iterator[Rows]:
     if settings.audit_log_time_to_live is not None:
         moment = clock.now(using) - settings.audit_log_time_to_live
         yield AuditLog.objects.using(using).filter(timestamp__lt=moment).order_by("timestamp")
-    # A job at which nobody has looked since may have begun to wait while the message was kept.
+    # A job that no round has looked at since may have begun to wait while the message was kept.
     unseen = BlockedJob.objects.using(using).filter(next_look__lt=now).order_by("next_look")
     until = unseen.values_list("next_look", flat=True).first() or now
     kept = Message.objects.using(using).filter(expiration_time__lt=until, delivery_time=None)

@@ -1,8 +1,8 @@
-"""Alerts: which new dead letters each target in DEAD_LETTER_ALERTS is told of, and when.
+"""Decide which new dead letters are reported to each target in DEAD_LETTER_ALERTS, and when.
 
-The open incidents say what there is to tell. A look reads them, and enqueues one job for all groups of failures that
-are due, in the transaction that notes for each that it has been told. The row of the target itself, without a group, is
-locked for that: of several nodes that look at once, one tells.
+A round reads the open incidents. It enqueues one job for all groups of failures that are due, in the transaction that
+records for each group what has been reported. This transaction locks the target's own row, the one without a group, so
+of several nodes only one enqueues the job.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from ..sql.locks import atomic, delete_rows, lock_rows
 from ..sql.server_time import keep_time
 from ..values.fingerprint import exception_name
 
-#: The handler of the jobs that tell; its own dead letters are told to nobody.
+#: The handler of the jobs that deliver alerts; its own dead letters are not reported.
 ALERT = "jobexec.alert"
-#: The groups that one message describes; of the others it has the number.
+#: The maximum number of groups that one message describes; the others are only counted.
 MOST_GROUPS = 20
 #: The shortest time between two messages to a target, whatever fails.
 PAUSE = timedelta(minutes=1)
-#: How late a transaction may commit the incidents that it has dated.
+#: How long after an incident's timestamp its transaction may commit.
 LATEST = timedelta(minutes=1)
 #: Eight attempts, over about an hour.
 RETRIES = "R8/PT30S*2..PT1H"
-#: How often at most that is noted for a target of which there is nothing to tell.
+#: The minimum time between two updates of the row of a target without new failures.
 SELDOM = timedelta(minutes=5)
 _MESSAGE = 1000
 _ALL = "*"
@@ -44,7 +44,7 @@ _PAGE = 500
 
 @dataclass(slots=True)
 class _Look:
-    """Groups by fingerprint, as (first time, last time): those to tell of now, and since when others wait."""
+    """The groups to report now, as (first time, last time) by fingerprint, and since when others wait."""
 
     due: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
     waiting_since: datetime | None = None
@@ -76,14 +76,14 @@ def _alert(using: str, name: str, target: AlertTarget) -> bool:
     with atomic(using):
         own = lock_rows(rows.filter(fingerprint=_ALL), skip_locked=True).first()
         if own is None:
-            return False  # another node tells
+            return False  # another node does it
         now, seen = clock.now(using), _look(using, target, own)
         told = bool(seen.due) and (own.alert_time is None or own.alert_time + PAUSE <= now)
         if told:
             _tell(using, name, target, own, seen, now)
         waiting = [first for first, _ in seen.due.values()] if seen.due and not told else []
         waiting += [seen.waiting_since] if seen.waiting_since else []
-        # A moment earlier: the incident of that moment is still to be seen.
+        # A moment earlier: the next round must still find the incident of that moment.
         until = min([now - LATEST, *(moment - timedelta(microseconds=1) for moment in waiting)])
         changes: dict[str, Any] = {"told_until": max(own.told_until, until)}
         rows.filter(fingerprint=_ALL).update(**changes, **({"alert_time": now} if told else {}))
@@ -91,7 +91,7 @@ def _alert(using: str, name: str, target: AlertTarget) -> bool:
 
 
 def _advance(using: str, own: AlertedGroup) -> None:
-    """Nothing is to be told: from time to time note that, or each look would pass all that others are told of."""
+    """Record now and then that there was nothing, or each round would read all that other targets are told."""
     until = clock.now(using) - LATEST
     if own.told_until < until - SELDOM:
         AlertedGroup.objects.using(using).filter(pk=own.pk, told_until__lt=until).update(told_until=until)
@@ -133,7 +133,7 @@ def _look(using: str, target: AlertTarget, own: AlertedGroup) -> _Look:
 
 
 def _quiet(using: str, alike: list[str]) -> list[str]:
-    """Those of these groups that an operator has acknowledged or snoozed: nobody is told of what fails meanwhile."""
+    """Those of these groups that an operator has acknowledged or snoozed, whose failures are not reported."""
     now, rows = clock.now(using), FailureGroup.objects.using(using)
     pages = [alike[start : start + _PAGE] for start in range(0, len(alike), _PAGE)]
     return [group.pk for page in pages for group in rows.filter(pk__in=page) if group.quiet(now)]
@@ -146,7 +146,7 @@ def _known(using: str, target: str, alike: list[str]) -> dict[str, AlertedGroup]
 
 
 def _tell(using: str, name: str, target: AlertTarget, own: AlertedGroup, seen: _Look, now: datetime) -> None:
-    """Enqueue the job, and note what it tells."""
+    """Enqueue the job, and record what it reports."""
     known = _known(using, name, list(seen.due))
     first = sorted(seen.due, key=lambda alike: seen.due[alike][1], reverse=True)[:MOST_GROUPS]
     groups = [_group(using, target, own, known.get(alike), alike) for alike in first]

@@ -81,7 +81,7 @@ _MISSING = gettext_noop("there is no such group of failures")
 
 def _is_user(name: str) -> bool:
     if not apps.is_installed("django.contrib.auth"):
-        return True  # the project knows its people in another way
+        return True  # the project has other users, or none
     from django.contrib.auth import get_user_model
 
     users = get_user_model()
@@ -105,7 +105,7 @@ def _change(
         if rows:
             alone = len(rows) == 1
             scope = None if alone else {"ids": [row.pk for row in rows], "names": sorted({str(row) for row in rows})}
-            # The values of the last one, which are those of all but for the number at which a snooze ends.
+            # The values of the last group: those of all, except for the number at which a snooze ends.
             note(
                 database,
                 "failuregroup",

@@ -21,9 +21,9 @@ from ..targets.for_each import OperationResult, database_of
 def pause_nodes(names: Sequence[str | UUID], *, using: str | None = None) -> OperationResult:
     """Let the living nodes with these names or ids take no more jobs until they are resumed.
 
-    They finish the jobs that they have, and go on with other work: timers, schedules, recovery. A node follows at its
-    next heartbeat, and forgets it when it is restarted. The result has their names; ``skipped`` has the others. A name
-    means all nodes that have it.
+    They finish the jobs that they have, and go on with other work: timers, schedules, recovery. A node obeys at its
+    next heartbeat; a restarted node takes jobs again. The result contains their names, and ``skipped`` those of the
+    others. A name stands for all nodes that have it.
     """
     return _request(names, NodeState.PAUSED, using)
 

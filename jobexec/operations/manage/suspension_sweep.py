@@ -24,7 +24,7 @@ from ..targets.for_each import CHANGED_MEANWHILE, for_each
 from ..targets.lookup import find_states
 
 _PAGE = 200
-#: Pages of one walk that are tried again.
+#: How many times one walk tries pages again.
 _CONFLICTS = 20
 
 

@@ -1,8 +1,8 @@
 """Deliver messages to the jobs that wait for them, and end waits; called by a loop, in transactions of its own.
 
 Neither an enqueue nor a publication takes a lock, and two that are open at the same time do not see each other. So each
-side is looked at once more after its commit: a message searches the jobs that wait, and a job that has begun to wait
-searches the messages that are kept. Whichever look comes later sees both.
+side is examined once more after its commit: for a message the jobs that wait, and for a job that has begun to wait the
+messages that are kept. Whichever examination comes later sees both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..values.ranking import rank
 #: A message reaches jobs that were created before it, and, as clocks differ, a little later. Otherwise jobs that wait
 #: for the same message again and again would keep its delivery going for ever.
 _LATER = timedelta(minutes=1)
-#: When to look again at a message for which jobs wait whose rows others hold.
+#: When to examine a message again if other transactions hold the rows of jobs that wait for it.
 _AGAIN = timedelta(milliseconds=100)
 
 #: The columns that decide where a job goes.
@@ -113,8 +113,8 @@ def _reached(table: type[AbstractJob], using: str, message: Message) -> Any:
 def _waits(using: str, message: Message) -> bool:
     """Whether a job still waits for the message.
 
-    Without a lock: rows that others hold were skipped, and may have looked for messages before this one came. In one
-    statement: it sees a row that is moved from one table to the other in one of them.
+    Takes no lock: rows that other transactions hold were skipped, and may have been examined before the message came.
+    One statement, which sees a row that is being moved in exactly one of the tables.
     """
     blocked, suspended = (_reached(table, using, message).order_by().values("pk") for table in WAITING)
     return bool(blocked.union(suspended, all=True)[:1])
@@ -131,7 +131,7 @@ def _note(using: str, message: Message, count: int, left: bool, now: datetime) -
 
 
 def _look(using: str, limit: int) -> Delivery:
-    """Look at jobs that have begun to wait, or whose wait ends: release those with a message, and those without time.
+    """Look at jobs that have begun to wait, or whose wait ends: release those with a message or without time left.
 
     A suspended job is looked at when it is activated.
     """
@@ -158,7 +158,7 @@ def _look(using: str, limit: int) -> Delivery:
         received = 0
         for number, message in Message.objects.using(using).in_bulk(list(filter(None, groups))).items():
             received += go_on(using, BlockedJob, groups[number], as_text(message))
-            # It waits for no one who publishes the message again.
+            # Skipped if it is locked: never wait for a transaction that publishes the message again.
             if lock_rows(Message.objects.using(using).filter(pk=number), skip_locked=True).first():
                 row = Message.objects.using(using).filter(pk=number)
                 row.update(delivered=F("delivered") + len(groups[number]))
@@ -166,7 +166,7 @@ def _look(using: str, limit: int) -> Delivery:
 
 
 def _messages_of(using: str, ids: Collection[UUID], *, or_coming: bool = False) -> dict[UUID, int | None]:
-    """The number of the first message of each of these jobs, which the caller has locked and looks at.
+    """The number of the first message for each of these jobs, which the caller has locked.
 
     That is one that was kept when the job began to wait, however long ago that was: ``next_look`` is that moment, or
     the end of its wait. ``or_coming``: or one that is still to be delivered to it.
@@ -185,8 +185,8 @@ def _messages_of(using: str, ids: Collection[UUID], *, or_coming: bool = False) 
 def go_on(using: str, source: type[AbstractJob], found: Sequence[_Found], message: str | None) -> int:
     """End the wait of jobs whose rows the caller has locked, with a message or without one; return their number.
 
-    Suspended jobs stay suspended. The others wait for their date or their resource, or may run: as of now, so that
-    they do not pass jobs that came while they waited.
+    Suspended jobs stay suspended. The others wait for their date or their resource, or may run: ranked as of now, so
+    that they do not overtake jobs that came while they waited.
     """
     if not found:
         return 0
@@ -225,7 +225,7 @@ def _move(
 
 
 def _stay(using: str, found: Sequence[_Found], changes: dict[str, Any], now: datetime) -> None:
-    """They are where jobs wait for their resource already."""
+    """These jobs are already in the table where they wait for their resource."""
     ranks: dict[int, list[UUID]] = {}
     for pk, _, _, due_date, priority in found:
         ranks.setdefault(rank(using, due_date or now, priority), []).append(pk)

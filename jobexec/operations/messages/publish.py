@@ -27,7 +27,7 @@ from ..values.messages import check_payload
 
 #: How often the row of a known message id may change under an insert.
 _ROUNDS = 10
-#: Seconds for which a process believes how many messages a tenant has.
+#: Seconds for which a process relies on its last count of a tenant's messages.
 _BELIEVED = 5.0
 
 #: Called with the database and each new message, in the transaction of its publication.
@@ -135,7 +135,7 @@ def _is_over(row: Message, now: datetime) -> bool:
 
 
 class _Rooms:
-    """Which tenants have as many messages as they may keep, as this process has seen it a moment ago.
+    """Which tenants keep as many messages as they may, by the last counts of this process.
 
     Counting at each publication would cost more than the publication.
     """

@@ -82,8 +82,9 @@ def _refuse_second_node(using: str, now: datetime) -> None:
             continue
         until = other.lease_expiration_time.isoformat(timespec="seconds")
         raise NodeRefused(
-            f"{using!r} is on SQLite, which only one executor at a time may serve, and node {other.name!r} "
-            f"(process {other.pid} on {other.hostname}) holds it at least until {until}. Stop that node or wait."
+            f"{using!r} is on {connections[using].display_name}, which only one executor at a time may serve, "
+            f"and node {other.name!r} (process {other.pid} on {other.hostname}) holds it at least until {until}. "
+            "Stop that node or wait."
         )
 
 

@@ -1,4 +1,4 @@
-"""The names by which people are shown nodes."""
+"""The names of nodes as people see them."""
 
 from __future__ import annotations
 

@@ -84,17 +84,18 @@ class _Wake:
             except Exception:  # the job is committed, and the other listeners must still be called
                 logger.exception("A listener failed on %s", self.using)
         settings = get_settings()
-        if not dialect_of(self.connection).notifies or not settings.engine(self.using).notify:
+        function = dialect_of(self.connection).notify
+        if function is None or not settings.engine(self.using).notify:
             return
         if self.content != JOBS or settings.dispatch == "database":
-            self._notify()
+            self._notify(function)
 
-    def _notify(self) -> None:
+    def _notify(self, function: str) -> None:
         # On its own, after the commit: NOTIFY inside a transaction takes a lock that serialises all commits of the
         # database.
         try:
             with self.connection.cursor() as cursor:
-                cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, self.content])
+                cursor.execute(f"SELECT {function}(%s, %s)", [CHANNEL, self.content])
         except Exception:  # the job is committed; its caller must not see an error for a lost wake-up
             logger.warning("NOTIFY failed on %s; executors will find the job by polling", self.using, exc_info=True)
 

@@ -19,7 +19,7 @@ from ..sql.on_commit import after_commit
 logger = logging.getLogger("jobexec.wake")
 
 CHANNEL = "jobexec_external"
-"""The channel of the notifications on PostgreSQL; their content is a type, or empty for any type."""
+"""The channel of the notifications; their content is a type, or empty for any type."""
 
 #: Gateways check every ten seconds when the next job of a type is due; earlier jobs need a notification.
 SOON = timedelta(seconds=15)
@@ -89,15 +89,16 @@ class _Wake:
                 listener(self.using, types)
             except Exception:  # the job is committed, and the other listeners must still be called
                 logger.exception("A listener failed on %s", self.using)
-        if dialect_of(self.connection).notifies and get_settings().engine(self.using).notify:
-            self._notify(sorted(types) or [""])
+        function = dialect_of(self.connection).notify
+        if function is not None and get_settings().engine(self.using).notify:
+            self._notify(function, sorted(types) or [""])
 
-    def _notify(self, types: list[str]) -> None:
+    def _notify(self, function: str, types: list[str]) -> None:
         # After the commit and on its own: NOTIFY inside a transaction takes a lock that serialises all commits of the
         # database.
         try:
             with self.connection.cursor() as cursor:
-                cursor.execute(f"SELECT {', '.join(['pg_notify(%s, %s)'] * len(types))}", _pairs(types))
+                cursor.execute(f"SELECT {', '.join([f'{function}(%s, %s)'] * len(types))}", _pairs(types))
         except Exception:  # the job is committed; its caller must not see an error for a lost wake-up
             logger.warning("NOTIFY failed on %s; workers will find the job by polling", self.using, exc_info=True)
 

@@ -34,8 +34,8 @@ from ..values.ranking import MAX_PRIORITY, due_by_rank
 COUNT_LIMIT = 10_000
 """Where counting stops. Larger numbers are shown as "10,000+"."""
 
-_ESTIMATES_FROM = 2
-"""An estimate of fewer than so many times :data:`COUNT_LIMIT` says no more than the count: it may be wrong by half."""
+ESTIMATES_FROM = 2
+"""An estimate below this multiple of :data:`COUNT_LIMIT` says no more than the count: it may be wrong by half."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -142,7 +142,7 @@ def job_counts(using: str, tenants: Collection[str] | None = None) -> JobCounts:
 def _estimate(counts: dict[str, CappedCount], using: str, table: type[Model]) -> None:
     """Estimate the largest of the counts of a table, from what the database knows about the size of the table."""
     rows = estimated_rows(using, table)
-    if rows is not None and rows >= _ESTIMATES_FROM * COUNT_LIMIT:
+    if rows is not None and rows >= ESTIMATES_FROM * COUNT_LIMIT:
         name = max(counts, key=lambda each: int(counts[each]))
         counts[name].estimate = rows - sum(count for each, count in counts.items() if each != name)
 

@@ -167,7 +167,7 @@ def _latest_open(
 
 
 INCIDENTS_READ = 50_000
-"""How many open incidents are grouped, the latest ones."""
+"""How many of the latest open incidents are grouped."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ SLOT = timedelta(minutes=15)
 #: The time of the rows for everything older than METER_TIME_TO_LIVE: before any period.
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: How the names of the meters of subjects begin (:mod:`.subjects`): nobody asks for their totals since the beginning,
-#: so they are deleted when they expire.
+#: How the names of the meters of subjects begin (:mod:`.subjects`): their totals since the beginning are not used, so
+#: they are deleted when they expire.
 RUNS_OF = "runs-of-"
 
 _PAGE = 2000

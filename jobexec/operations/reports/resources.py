@@ -22,9 +22,9 @@ from ..sql.capped import count_each
 from . import counts
 from .counts import CappedCount
 
-#: The most resources in one report; those with most jobs waiting are not looked for.
+#: The maximum number of resources in one report, not necessarily those with the most waiting jobs.
 SHOWN = 1000
-#: Where the waiting jobs of each resource stop being counted; and of many resources together, but for so few of each.
+#: Up to how many waiting jobs are counted: of each resource, of many resources together, and at least of each of those.
 COUNTED, TOGETHER, FEWEST = 1000, 20_000, 20
 
 
@@ -97,7 +97,7 @@ class _Seen:
         self.now, self._entries = clock.now(using), entries_of(names)
         self._rows = Resource.objects.using(using).in_bulk({*names, *self._entries.values()})
         self.limits = {name: limits_of(self.row(name), self.of_entry(name)) for name in names}
-        # As far as its limit, so that it is known whether a permit is free.
+        # Counted up to its limit, which shows whether a permit is free.
         most = {name: max(COUNTED, (limits and limits.limit) or 0) for name, limits in self.limits.items()}
         self.in_use = _added(_counts(using, table, most) for table in PERMITS)
         self.waiting = _waiting(using, names)

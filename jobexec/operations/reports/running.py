@@ -18,7 +18,7 @@ from .counts import COUNT_LIMIT
 
 @dataclass(frozen=True, slots=True)
 class JobInHand:
-    """A job that a node holds. ``since``: when the node acquired it; None if nobody knows."""
+    """A job that a node holds. ``since``: when the node acquired it; None if unknown."""
 
     id: UUID
     handler_type: str

@@ -32,22 +32,21 @@ from jobexec.models import (
 from ..rows.routing import free, held
 from ..sql.time_buckets import floor, sums_by_slot
 from ..values.histogram import KEYS
-from .counts import COUNT_LIMIT, CappedCount, estimated_rows
+from .counts import COUNT_LIMIT, ESTIMATES_FROM, CappedCount, estimated_rows
 from .meters import JOB_BACKLOG, JOB_BACKLOG_SAMPLES, JOB_FAILED, JOB_SUCCESSFUL, RUNS_OF, Counts
 from .throughput import Runs, step_of, times_of
 
 #: The kinds of subjects, with the column of jobs that names one.
 KINDS = {"handler": "handler_type", "category": "category", "tenant": "tenant_id"}
 FAILED = "failed"
-#: So many of the busiest subjects of a kind a node counts in each METER_INTERVAL.
+#: How many of the busiest subjects of a kind a node counts in each METER_INTERVAL.
 MOST = {"handler": 50, "category": 50, "tenant": 20}
 RUNS_SHOWN = 10
 GROUPS_SHOWN = 10
-#: Among how many of the latest entries of the log the last runs are looked for.
+#: How many of the latest log entries are searched for the last runs.
 LATEST = 10_000
-#: Among how many jobs of each table the resources of a subject are looked for.
+#: How many jobs of each table are searched for the resources of a subject.
 MOST_WITH_RESOURCE = 2000
-_MANY = 2  # an estimate of fewer than so many times COUNT_LIMIT says no more than the count
 
 
 def meter_of(kind: str, value: str) -> str:
@@ -186,7 +185,7 @@ def _most(found: dict[str, list[float]], length: int) -> dict[str, list[float]]:
 
 
 def backlog(using: str, categories: Sequence[str]) -> Counts:
-    """A sample of how many executable jobs wait in each category: so that averages over time are sums of meters.
+    """A sample of how many executable jobs wait in each category; sums of such meters give averages over time.
 
     Of a table with more than :data:`COUNT_LIMIT` rows only the oldest are counted, in proportion to its estimated size.
     """
@@ -197,7 +196,7 @@ def backlog(using: str, categories: Sequence[str]) -> Counts:
         **{at: Count("pk", filter=Q(category=name, lock_owner=None)) for at, name in names.items()},
     )
     scale, counted = 1.0, found.pop("all")
-    if counted > COUNT_LIMIT and (size := estimated_rows(using, Job) or 0) >= _MANY * COUNT_LIMIT:
+    if counted > COUNT_LIMIT and (size := estimated_rows(using, Job) or 0) >= ESTIMATES_FROM * COUNT_LIMIT:
         scale = size / counted
     sample = {(JOB_BACKLOG, names[at]): round(count * scale) for at, count in found.items() if count}
     return {**sample, (JOB_BACKLOG_SAMPLES, ""): 1} if sample else {}

@@ -45,14 +45,10 @@ class TypeCounts:
 
 @dataclass(frozen=True, slots=True)
 class TypeWithoutWorker:
-    """A type whose jobs have waited since ``waiting_since``, while no worker asked for it.
-
-    ``last_asked`` is when a worker last asked for it, if that is known.
-    """
+    """A type whose jobs have waited since ``waiting_since``, while no worker asked for it."""
 
     type: str
     waiting_since: datetime
-    last_asked: datetime | None
 
 
 def external_types(using: str, most: int = MOST_TYPES) -> list[str]:
@@ -129,4 +125,4 @@ def _without_worker(using: str, types: Sequence[str], now: datetime, after: time
         later = _later(using, type, now)
         since = None if later["held"] else _first(_fresh(using, type), later)
         if since is not None and since <= now - after:
-            yield TypeWithoutWorker(type, since, last.get(type))
+            yield TypeWithoutWorker(type, since)

@@ -70,7 +70,7 @@ def count_trials(using: str, name: str, profile: BreakerProfile, succeeded: int)
 
 
 def take_back(using: str, name: str) -> int:
-    """Let the jobs of a resource wait again that have a permit and are not held by a node; return how many.
+    """Make the jobs of a resource that have a permit and no node wait again; return how many.
 
     Jobs in the queue of a node go back when their turn comes. A rate gets no credit for them: others that had their
     permits later may have begun, and the next ones would come too soon after those.
@@ -92,7 +92,7 @@ def _take_back(using: str, name: str, table: type[AbstractJob]) -> int:
 
 
 def block_cut_off(using: str, jobs: Sequence[AcquiredJob]) -> None:
-    """Of jobs that the caller's transaction has unlocked, let those wait again of whose resource none may begin."""
+    """Make those of the jobs that the caller has unlocked wait again whose resource lets none begin."""
     names = {job.resource for job in jobs if job.resource is not None}
     if not names:
         return

@@ -68,12 +68,12 @@ class Breakers:
 
 
 def counts(names: Collection[str], profile: BreakerProfile) -> bool:
-    """Whether a failure with one of these names (the classes of an exception, the code of an error) is one."""
+    """Whether a failure with these names (the classes of an exception, the code of an error) counts."""
     given = set(names)
     return not given.intersection(profile.ignores) and (not profile.counts or bool(given.intersection(profile.counts)))
 
 
-# What external workers report: a gateway has no loop that could judge it.
+# The calls that external workers report. A gateway has no loop that could judge them.
 
 _lock = threading.Lock()
 _of_workers: dict[str, Breakers] = {}

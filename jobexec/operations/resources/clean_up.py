@@ -21,8 +21,8 @@ def forgetting_resources(using: str) -> Iterator[int]:
     """Delete rows without content, one page per transaction; yield the numbers of deleted rows.
 
     Kept are rows with jobs, with changes by operators, with a breaker that is not closed, whose rate still counts, or
-    whose name is an entry of RESOURCES: operators look at these.
-    A row that is deleted while a promotion waits for it is inserted again by that.
+    whose name is an entry of RESOURCES: operators look at these. A promotion that waits for a row while it is deleted
+    inserts it again.
     """
     jobs = BlockedJob.objects.using(using).filter(resource=OuterRef("pk"))
     plain = Q(limit=None, rate="", hold="", breaker_state=BreakerState.CLOSED)

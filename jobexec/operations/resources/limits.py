@@ -66,13 +66,14 @@ def in_use(using: str, names: Collection[str]) -> Mapping[str, int]:
 
 @cache
 def _in_use(count: int) -> str:
-    # Written out: this runs for every permit that goes, and Django takes longer to write it than a database to answer.
+    # Written out: this runs for every permit that is returned, and Django takes longer to build the statement than the
+    # database to answer it.
     of_names = f"WHERE resource IN ({', '.join(['%s'] * count)}) GROUP BY resource"
     return " UNION ALL ".join(f"SELECT resource, count(*) FROM {each._meta.db_table} {of_names}" for each in PERMITS)
 
 
 def room_of(row: Resource, limits: ResourceLimits, used: int, now: datetime) -> Room:
-    """How many more jobs may run, of a resource of which ``used`` permits are taken; pure."""
+    """How many more jobs of a resource may run while ``used`` permits are taken; pure."""
     jobs, until = _of_breaker(row, limits, used, now)
     if limits.limit is not None:
         jobs = min(jobs, max(0, limits.limit - used))

@@ -91,9 +91,9 @@ def promote(
     """Move up to ``limit`` blocked jobs of each of these resources to the executable jobs, as far as it allows.
 
     A row of Job with a resource is a permit: permits in use are counted, and not stored, under the lock of the
-    resource's row, which every transaction that takes permits locks first. Several nodes may call it at once. Of
-    ``freed`` the caller knows that permits have just gone: they are not looked at before they are locked. Jobs that
-    ``home`` takes are locked for it.
+    resource's row, which every transaction that takes permits locks first. Several nodes may call it at once. Permits
+    of ``freed`` have just been returned: these resources are locked without a check before. Jobs that ``home`` takes
+    are locked for it.
     """
     result, wanted = Promotion(), iter(sorted(names))
     while page := list(islice(wanted, _NAMES)):
@@ -106,7 +106,7 @@ def promote(
 
 
 def _hopeful(using: str, names: Sequence[str], result: Promotion) -> list[str]:
-    """Those resources that seem to have room, without a lock: nearly always another node was faster, or none has."""
+    """Those resources that seem to have room, by a query without locks: nearly always there are none."""
     now, rows = clock.now(using), _rows(using, names)
     used = in_use(using, names)
     found = []

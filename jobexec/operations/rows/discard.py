@@ -1,4 +1,4 @@
-"""Remove jobs that a process has no use for any more."""
+"""Remove jobs that a process no longer needs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def discard_jobs(
     executions: Sequence[tuple[str, str | None]],
     ids: Sequence[UUID] = (),
 ) -> None:
-    """Delete jobs of process instances, in whatever table they are, without a line in the log; close their incidents.
+    """Delete jobs of process instances from all tables, without log entries; close their incidents.
 
-    ``executions`` names them by ``execution_id`` and the element (``failed_activity_id``), None for all elements;
-    ``ids`` by themselves. A job that a thread has, or that another transaction holds, stays; what runs it must find
-    out by itself that nobody waits for it. A job of an external worker goes even while the worker has it. Waits for
-    nothing.
+    ``executions`` names jobs by ``execution_id`` and element (``failed_activity_id``, None for all elements), ``ids``
+    by their ids. A job that a thread has, or that another transaction holds, stays: its run finds out by itself that
+    its outcome is not needed. A job of an external worker is deleted even while the worker has it. Never waits for a
+    lock.
     """
     conditions = [Q(execution_id=execution) for execution, element in executions if element is None]
     conditions += [

@@ -108,7 +108,7 @@ def wake_for(using: str, rows: Sequence[AbstractJob], *, timers: bool = False) -
 
 
 def wake_for_permits(using: str, rows: Iterable[AbstractJob]) -> None:
-    """Rows have left their table: wake the promotion of the resources of which they held permits."""
+    """Wake the promotion of the resources whose permits these rows held before they left their table."""
     wake_for_resources(using, {row.resource for row in rows if isinstance(row, Job | ExternalWorkerJob)})
 
 

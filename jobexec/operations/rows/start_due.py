@@ -42,7 +42,7 @@ def start_due(
     """Move rows that the caller has locked; return how many moved.
 
     ``found`` has the :data:`COLUMNS` of each. ``permitted``: they have a permit of their resource; otherwise those that
-    have a resource go to wait for one. Nobody is woken for jobs that are ``kept``.
+    have a resource move to where jobs wait for one. Jobs that are ``kept`` wake no executor.
     """
     if not found:
         return 0

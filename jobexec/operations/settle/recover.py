@@ -39,7 +39,7 @@ Charged: TypeAlias = Callable[[Job, Failure, Run, type[AbstractJob]], object]
 
 
 def _nobody(*told: object) -> None:
-    """Do nothing; the default for ``charged``."""
+    """The default for ``charged``."""
 
 
 def recover_node(using: str, node: ExecutorNode, charged: Charged = _nobody) -> int:

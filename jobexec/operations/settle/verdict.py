@@ -33,8 +33,7 @@ class Verdict:
 
 
 def decide(row: AbstractJob, failure: Failure, now: datetime) -> Verdict:
-    """Decide what a failure costs this job and when it runs again; pure, but for a snooze too many, which it makes an
-    error.
+    """Decide what a failure costs this job and when it runs again. Pure; a snooze too many becomes an error.
 
     ``retries`` counts the attempts left, ``attempts`` those made, which select the interval of the retry plan. A run
     with a recorded outcome proves that the job does not kill its process, so ``lost_runs`` is reset.

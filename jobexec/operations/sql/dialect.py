@@ -15,6 +15,16 @@ _PORTABLE = Dialect()
 _DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSQL(), "sqlite": SQLite(), "mysql": MySQL()}
 
 
+def supported() -> str:
+    """Return the names of the databases that have a dialect."""
+    return ", ".join(each.name for each in _DIALECTS.values())
+
+
+def is_supported(connection: Any) -> bool:
+    """Return whether the database behind a Django connection has a dialect, and not only the portable answers."""
+    return connection.vendor in _DIALECTS
+
+
 def dialect(using: str) -> Dialect:
     """Return the dialect of this database."""
     return dialect_of(connections[using])

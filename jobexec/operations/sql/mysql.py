@@ -13,6 +13,8 @@ _TEXT = "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 class MySQL(Dialect):
     """InnoDB locks every index entry that it scans. MariaDB has DELETE ... RETURNING, but not with an index hint."""
 
+    name = "MariaDB or MySQL"
+    network_options = {"connect_timeout": 5, "read_timeout": 120, "write_timeout": 30}  # the last two limit all queries
     numbers_are_final = True
     orders_by_nulls = False
     native_types = True

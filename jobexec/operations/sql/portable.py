@@ -7,7 +7,7 @@ empty texts that are not NULL (which Oracle lacks).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
@@ -26,12 +26,16 @@ class Dialect:
     Connections are Django's. SQL fragments are used only where :meth:`returns_rows` returns True.
     """
 
+    #: What people call the database.
+    name: ClassVar[str] = ""
+    #: The options by which a client notices that the network is gone, with values in the driver's units.
+    network_options: ClassVar[Mapping[str, int]] = {}
     #: Whether one writer locks the whole database.
     single_writer: ClassVar[bool] = False
     #: Whether WITH may contain UPDATE, DELETE and INSERT, and FROM array parameters and LATERAL.
     writes_in_with: ClassVar[bool] = False
-    #: Whether it has LISTEN and NOTIFY.
-    notifies: ClassVar[bool] = False
+    #: The function of SQL that notifies a channel of a text; None without LISTEN and NOTIFY.
+    notify: ClassVar[str | None] = None
     #: Whether an automatic primary key is never reused, even if its transaction is rolled back.
     numbers_are_final: ClassVar[bool] = False
     #: Whether rows may be locked through any index; InnoDB then locks index and primary key in reverse order of DELETE.
@@ -84,6 +88,14 @@ class Dialect:
     counts_skipped: ClassVar[bool] = True
     #: Whether DELETE is told to use the primary key.
     hints_primary_key: ClassVar[bool] = False
+
+    def missing_options(self, database: Mapping[str, Any]) -> dict[str, str]:
+        """Return what OPTIONS in the settings of a database lack for several writers at a time."""
+        return {}
+
+    def is_behind_pooler(self, driver: Any) -> bool:
+        """Whether the driver's connection goes to a pooler and not to the server itself. Raises the driver's errors."""
+        return False
 
     def in_transaction(self, connection: Any) -> bool:
         """Whether a transaction is open, also one that a statement of SQL has begun; if it cannot be known, False."""

@@ -21,8 +21,10 @@ _DJANGOS_CURSOR: Any = vars(BaseDatabaseWrapper)["_cursor"]
 class PostgreSQL(Dialect):
     """PostgreSQL: RETURNING in every statement, writes in WITH, NOTIFY."""
 
+    name = "PostgreSQL"
+    network_options = {"connect_timeout": 5, "keepalives_idle": 10, "tcp_user_timeout": 20_000}  # s, s, ms
     writes_in_with = True
-    notifies = True
+    notify = "pg_notify"
     numbers_are_final = True
     locks_by_any_index = True
     native_types = True
@@ -61,6 +63,12 @@ class PostgreSQL(Dialect):
     lock_timeout = ("SHOW lock_timeout", "SELECT set_config('lock_timeout', %s, true)", "s", False)
     bulk_insert = "copy"
     skip_conflicts = "ON CONFLICT DO NOTHING"
+
+    def is_behind_pooler(self, driver: Any) -> bool:
+        # A pooler (PgBouncer) uses many server processes, and therefore reports an id of its own at login.
+        with driver.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            return bool(cursor.fetchone()[0] != driver.info.backend_pid)
 
     def in_transaction(self, connection: Any) -> bool:
         return connection.connection.pgconn.transaction_status in _OPEN

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 from .portable import Dialect
 
+_WAL = re.compile(r"journal_mode\s*[=(]\s*['\"]?wal\b", re.IGNORECASE)
+
 
 class SQLite(Dialect):
     """SQLite: runs in this process, has one writer at a time, and has RETURNING since 3.35."""
 
+    name = "SQLite"
     single_writer = True
     locks_by_any_index = True
     given_rows = "values"
@@ -25,6 +29,16 @@ class SQLite(Dialect):
     time_slot = "(CAST(strftime('%%%%s', substr(%(expressions)s, 1, 19)) AS INTEGER) - %(since)d) / %(seconds)d"
     bulk_insert = "executemany"
     skip_conflicts = "ON CONFLICT DO NOTHING"
+
+    def missing_options(self, database: Mapping[str, Any]) -> dict[str, str]:
+        options, name = database["OPTIONS"], str(database["NAME"])
+        missing = {}
+        if str(options.get("transaction_mode")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
+            missing["transaction_mode"] = "IMMEDIATE"
+        in_memory = ":memory:" in name or "mode=memory" in name
+        if not in_memory and not _WAL.search(str(options.get("init_command"))):
+            missing["init_command"] = "PRAGMA journal_mode=WAL;"
+        return missing
 
     def in_transaction(self, connection: Any) -> bool:
         return not self.is_closed(connection) and bool(connection.connection.in_transaction)

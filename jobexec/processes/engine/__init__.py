@@ -17,16 +17,16 @@ file               what it has
 ``calls``          call activities
 ``scopes``         sub-processes, event sub-processes, terminate, the end of an instance
 ``boundary``       boundary events
-``events``         arming timers, messages and signals
-``triggers``       what happens when one of them comes; signals that are thrown
-``errors``         errors, failures and escalations: who catches them
-``compensation``   what is done, and undoing it
-``cancel``         ending what is not finished
-``modify``         what an operator changes by hand
+``events``         arms timers, messages and signals
+``triggers``       what happens when one of them arrives; throws signals
+``errors``         errors, failures and escalations, and what catches them
+``compensation``   records completed activities, and undoes them
+``cancel``         ends what is not finished
+``modify``         changes by operators
 ``moves``          what all of these share: rows, environment, agenda
 =================  ================================================================================================
 
-The engine trusts that nobody else changes these rows meanwhile. Whoever stores them locks the root instance first. A
-handler that is to run before the lock runs in a step on a copy of the rows: an environment whose ``call`` runs the
-first handler and then raises, and which gives its result to the step under the lock.
+The engine relies on no other process changing these rows meanwhile. The code that stores them locks the root instance
+first. A handler that is to run before the lock runs in a step on a copy of the rows: an environment whose ``call`` runs
+the first handler and then raises, and which gives its result to the step under the lock.
 """

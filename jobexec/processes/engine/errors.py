@@ -18,7 +18,7 @@ Choice = Callable[[Catchers], Node | None]
 
 
 def throw_error(moves: Moves, token: Token, error: BpmnError, during: Do = Do.BEGIN) -> None:
-    """The nearest catcher gets it. If there is none, the token waits for an operator, who lets it do that again."""
+    """The nearest catcher gets it. If there is none, the token waits for an operator, who lets it try again."""
 
     def choice(catchers: Catchers) -> Node | None:
         return _by_code(catchers, Trigger.ERROR, error.code) or _by_code(catchers, Trigger.FAILURE, None)

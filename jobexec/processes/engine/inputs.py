@@ -24,7 +24,7 @@ class Command:
     """One change by hand. ``variables`` are set for what is started, as a handler there would set them.
 
     ``activity`` is the arrival that alone is meant: what is cancelled, or the scope around what is started. Without it,
-    all that stands at the element is cancelled, and there must be only one scope.
+    all that is at the element is cancelled, and there must be only one scope.
     """
 
     change: Change
@@ -108,7 +108,7 @@ class Triggered:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A user task is completed, or a receive task without a message is told to go on."""
+    """A user task is completed, or a receive task without a message is triggered."""
 
     token: UUID
     activity: UUID

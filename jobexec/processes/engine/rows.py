@@ -29,7 +29,7 @@ class State(StrEnum):
     SCOPE = "scope"
     """Has children."""
     FAILED = "failed"
-    """Threw an error that nobody catches: there is an incident."""
+    """Threw an error that is not caught: there is an incident."""
     COMPENSABLE = "compensable"
     """No token any more, but the memory of an activity that is done and can be undone."""
 

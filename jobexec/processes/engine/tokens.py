@@ -57,7 +57,7 @@ class Changes:
     """Tokens whose incidents are over."""
     signals: list[Signal] = field(default_factory=list)
     accepted: bool = True
-    """False: what the event was about is not there any more, or nobody catches the failure. Nothing has happened."""
+    """False: the object of the event no longer exists, or the failure is not caught. Nothing has happened."""
 
 
 class Tokens:

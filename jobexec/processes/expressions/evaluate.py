@@ -54,13 +54,13 @@ class Evaluation:
         return _EVALUATE[type(node)](self, node, self._rules)
 
     def charge(self, operations: int) -> None:
-        """Pay for work on so many items before it is done."""
+        """Pay for work on this many items before it is done."""
         self._operations += operations
         if self._operations > MAX_OPERATIONS:
             raise _too_many()
 
     def charge_text(self, length: int) -> None:
-        """Pay for a text of so many characters."""
+        """Pay for a text of this many characters."""
         if length > MAX_TEXT:
             raise LimitExceeded(f"a string has more than {MAX_TEXT:,} characters")
         self.charge(length // CHARACTERS_PER_OPERATION)

@@ -62,7 +62,7 @@ class Function:
         return values
 
     def matches(self, count: int, names: Sequence[str]) -> bool:
-        """Whether it can be called with so many arguments, or with arguments of these names."""
+        """Whether it can be called with this number of arguments, or with arguments of these names."""
         if not names:
             return self.accepts(count)
         required = {parameter.name for parameter in self.parameters if not parameter.optional}

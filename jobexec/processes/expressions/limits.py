@@ -8,7 +8,7 @@ MAX_SOURCE = 4_000
 MAX_DEPTH = 40
 #: Nodes that one evaluation visits, plus the items that its functions walk over or create.
 MAX_OPERATIONS = 10_000
-#: Making a text of so many characters counts as one operation.
+#: Making a text of this many characters counts as one operation.
 CHARACTERS_PER_OPERATION = 256
 #: Characters of a text that an expression makes.
 MAX_TEXT = 64 * 1024

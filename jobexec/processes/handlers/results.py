@@ -66,7 +66,7 @@ def check_step(tokens: Tokens, changes: Changes) -> None:
     for instance in {_instance_of(tokens, scope) for scope, _ in changes.variables}:
         _check_together(instance, _all(tokens, instance))
     for row in (*changes.new_instances, *changes.changed_instances):
-        if row.final_variables is not None:  # what was set in the step that ends it stands nowhere else
+        if row.final_variables is not None:  # no other row has what the step that ends it has set
             check_variables(row.final_variables)
             _check_together(row.id, row.final_variables.items())
 

@@ -63,7 +63,7 @@ class StepFunction:
     def execute(self, context: JobContext, arguments: Any) -> Any:
         """Call the function and take its result.
 
-        The job ends well, too, after an error that somebody catches, and if nobody waits for it any more.
+        The job also succeeds after an error that is caught, and if no token waits for it any more.
         """
         token = _looked_up(context)
         if token is None:

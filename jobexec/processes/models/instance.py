@@ -80,7 +80,7 @@ class ProcessInstance(models.Model):
 
 
 class Execution(models.Model):
-    """A token: it stands at an element and waits (ACT_RU_EXECUTION). See ``engine.rows.Token`` for the columns.
+    """A token, which waits at an element (ACT_RU_EXECUTION). See ``engine.rows.Token`` for the columns.
 
     No index has a column that changes while a token moves, so PostgreSQL updates the row in place.
     """

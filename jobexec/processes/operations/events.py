@@ -76,7 +76,7 @@ def correlated(
 
 
 def check_receivers(message: str, count: int, all: bool) -> None:
-    """Raise MismatchingMessage if a message fits so many; ``count`` may stop at the first that is too many."""
+    """Raise MismatchingMessage if a message fits this many; ``count`` may stop at the first that is too many."""
     if count > MOST_RECEIVERS:
         raise MismatchingMessage(
             f"The message {message!r} fits more than {MOST_RECEIVERS:,} that wait for it, and is delivered to none. "

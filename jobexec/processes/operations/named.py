@@ -19,6 +19,6 @@ def which(named: Model | UUID, model: type[Model], using: str | None) -> tuple[s
 
 
 def tenant_of(model: type[Model], using: str, id: UUID) -> Any:
-    """The tenant of the row, for the audit log; not queried if nobody's change is recorded."""
+    """The tenant of the row, for the audit log; not queried if no change is recorded."""
     rows = model._base_manager.using(using).filter(pk=id)
     return rows.values_list("tenant_id", flat=True).first() if is_on() else None

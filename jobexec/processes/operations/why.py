@@ -31,9 +31,9 @@ from ..models.instance import RUNNING
 from ..store.jobs import TIMER
 from .query import MOST_ROWS, InstanceView
 
-#: Reasons of these codes are told first: nothing goes on without an operator.
+#: Reasons with these codes come first: nothing goes on without an operator.
 _GRAVE = ("suspended_instance", "dead_letter", "no_job", "nothing")
-#: Alike reasons are told this often, then counted.
+#: Like reasons are listed up to this number, then counted.
 _TOLD = 3
 
 

@@ -42,7 +42,7 @@ def locked(using: str, root: UUID) -> ProcessInstance | None:
 
 
 def locked_now(using: str, roots: Iterable[UUID]) -> tuple[dict[UUID, ProcessInstance], set[UUID]]:
-    """Lock the hierarchies among these that run and that nobody else has locked, in the order of their ids.
+    """Lock those of these hierarchies that run and that no other transaction has locked, in the order of their ids.
 
     Returns the rows of their topmost instances, and which of the others run.
     """
@@ -163,7 +163,7 @@ def _as_seen(queryset: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def _now(queryset: QuerySet[Any]) -> QuerySet[Any]:
-    """What there is, for a transaction that reads what there was: InnoDB tells it to those who lock."""
+    """The current rows, for a transaction that reads an older snapshot: InnoDB returns them to locking reads."""
     return lock_rows(queryset)
 
 

@@ -19,13 +19,6 @@ from jobexec.operations.notify import wake_workers
 pytestmark = pytest.mark.every_database
 
 
-@pytest.fixture(autouse=True)
-def fresh_keys():
-    external_keys.forget_keys()
-    yield
-    external_keys.forget_keys()
-
-
 @pytest.fixture
 def ship(handle):
     return handle(lambda variables, order=0: None, name="tests.ship")

@@ -38,7 +38,6 @@ from jobexec.operations.external import (
     unlock_external_job,
     yield_jobs,
 )
-from jobexec.operations.history import keys as external_keys
 from tests.support.factories import fetch, make_external
 from tests.support.suite import tiers
 
@@ -271,7 +270,6 @@ class Workers(RuleBasedStateMachine):
 @pytest.mark.timeout(400 + 5 * EXAMPLES)  # to make a failure small takes time, too
 def test_whatever_happens(alias):
     machine = type("Machine", (Workers,), {"alias": alias})
-    external_keys.forget_keys()
     with registry.isolated(), override_settings(JOBEXEC={"ENGINES": {name: {} for name in connections}}):
         job_decorator(name="tests.after")(lambda variables: None)
         job_decorator(name="tests.caught")(lambda variables, error_code, error_message: None)
@@ -285,4 +283,3 @@ def test_whatever_happens(alias):
                 suppress_health_check=list(HealthCheck),
             ),
         )
-    external_keys.forget_keys()

@@ -81,7 +81,7 @@ class Request:
 
 
 def several(part: Request, most: int) -> Kind:
-    """The kind of a member that holds a list of at most so many such objects."""
+    """The kind of a member that holds a list of at most ``most`` such objects."""
     one = part.part()
 
     def read(field: str, value: Any) -> list[dict[str, Any]]:

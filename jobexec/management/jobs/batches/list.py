@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +9,7 @@ from django.utils.translation import gettext as _
 
 from jobexec.models import Batch
 
-from ..arguments import values
-from ..nested import add_nested, run_nested
+from ..nested import Group
 from ..output.screen import Exit, Screen
 from .change import CHANGES
 from .rows import tell_batches
@@ -23,21 +21,14 @@ LIMIT = 20
 _NESTED = (ShowBatch(), *CHANGES)
 
 
-class Batches:
+class Batches(Group):
     """List batches, the latest first, or run a nested action."""
 
     name = "batches"
     help = "List batches, the latest first, with their progress; or show, suspend, seal, retry, cancel ... them."
     positionals = f" [{'|'.join(each.name for each in _NESTED)} ID]"
-
-    def add_options(self, parser: ArgumentParser) -> None:
-        add = parser.add_argument
-        add("--limit", type=values.count, default=LIMIT, metavar="N", help=f"at most N; default {LIMIT}")
-        add_nested(parser, _NESTED)
-
-    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        code = run_nested(_NESTED, options, screen)
-        return self._list(options, screen) if code is None else code
+    nested = _NESTED
+    limit = LIMIT
 
     def _list(self, options: Mapping[str, Any], screen: Screen) -> int:
         rows = Batch.objects.using(screen.using).defer("selection").order_by("-create_time")[: options["limit"]]

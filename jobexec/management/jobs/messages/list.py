@@ -16,8 +16,7 @@ from jobexec.operations.reports.messages import message_counts
 from jobexec.operations.values.humanize import NONE, distance
 from jobexec.operations.values.messages import shown_payload
 
-from ..arguments import values
-from ..nested import add_nested, run_nested
+from ..nested import Group
 from ..output.screen import Exit, Screen
 from ..output.table import Cell, Column
 from ..output.text import clean
@@ -121,18 +120,11 @@ def _cells(row: Message, now: Any, screen: Screen) -> list[Cell | str]:
 _NESTED = (ListMessages(), ShowMessage(), *CHANGES)
 
 
-class Messages:
+class Messages(Group):
     """List messages, or run a nested action."""
 
     name = "message"
     help = "List messages for jobs that wait; or show, publish, delete one."
     positionals = " [list|show NUMBER|publish NAME KEY|delete NUMBER]"
-
-    def add_options(self, parser: ArgumentParser) -> None:
-        most = f"at most N; default {LIMIT}"
-        parser.add_argument("--limit", type=values.count, default=LIMIT, metavar="N", help=most)
-        add_nested(parser, _NESTED)
-
-    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        code = run_nested(_NESTED, options, screen)
-        return _NESTED[0].run(options, screen) if code is None else code
+    nested = _NESTED
+    limit = LIMIT

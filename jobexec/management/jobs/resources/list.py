@@ -13,7 +13,7 @@ from jobexec.models import Resource
 from jobexec.operations.reports.resources import ResourceStatus, holders, resource_names, resource_status
 from jobexec.operations.values.humanize import both
 
-from ..nested import add_nested, run_nested
+from ..nested import Group
 from ..output.screen import Exit, Screen
 from ..output.text import clean
 from .change import CHANGES
@@ -80,16 +80,10 @@ def _show(status: ResourceStatus, row: Resource, screen: Screen) -> None:
 _NESTED = (ListResources(), ShowResource(), *CHANGES)
 
 
-class Resources:
+class Resources(Group):
     """List resources by name, or run a nested action."""
 
     name = "resource"
     help = "List resources with their permits, waiting jobs and breakers; or show, limit, hold, release one."
     positionals = " [list|show NAME|set NAME|reset NAME|hold NAME|release NAME]"
-
-    def add_options(self, parser: ArgumentParser) -> None:
-        add_nested(parser, _NESTED)
-
-    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        code = run_nested(_NESTED, options, screen)
-        return _NESTED[0].run(options, screen) if code is None else code
+    nested = _NESTED

@@ -16,7 +16,7 @@ from jobexec.operations.schedules.manage import schedule_problem, upcoming
 from jobexec.operations.values.humanize import both
 
 from ..arguments import values
-from ..nested import add_nested, run_nested
+from ..nested import Group
 from ..output.screen import Exit, Screen, plain
 from ..output.text import clean
 from .add import AddSchedule
@@ -105,18 +105,11 @@ def _head(title: str, screen: Screen) -> None:
 _NESTED = (ListSchedules(), ShowSchedule(), AddSchedule(), *CHANGES)
 
 
-class Schedules:
+class Schedules(Group):
     """List schedules by name, or run a nested action."""
 
     name = "schedules"
     help = "List schedules with their next times; or show, add, enable, disable, fire, delete them."
     positionals = " [list|show NAME|add NAME HANDLER EXPRESSION|enable|disable|fire|delete NAME ...]"
-
-    def add_options(self, parser: ArgumentParser) -> None:
-        most = f"at most N; default {LIMIT}"
-        parser.add_argument("--limit", type=values.count, default=LIMIT, metavar="N", help=most)
-        add_nested(parser, _NESTED)
-
-    def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        code = run_nested(_NESTED, options, screen)
-        return _NESTED[0].run(options, screen) if code is None else code
+    nested = _NESTED
+    limit = LIMIT

@@ -31,7 +31,7 @@ class Part:
     lines: list[str]
 
     def shown(self, screen: Screen, rows: int | None = None) -> Iterator[str]:
-        """The part with at most so many rows; the title tells if it has more."""
+        """The part with at most this many rows; the title says if there are more."""
         there, title = len(self.lines) - 1, self.title
         if rows is not None and rows < there:
             title = _("%(title)s (%(shown)d of %(there)d)") % {"title": title, "shown": rows, "there": there}

@@ -29,7 +29,7 @@ def _incomplete(work: Work) -> str | None:
 
 
 def receive_tasks_wait_for_messages(process: Process) -> Iterator[Problem]:
-    """A receive task without a message waits until it is told to go on, as in Camunda."""
+    """A receive task without a message waits until it is triggered, as in Camunda."""
     for node in process.nodes:
         if node.kind is Kind.RECEIVE_TASK and node.trigger not in (None, Trigger.MESSAGE):
             yield Problem(node.id, "A receive task needs a message.", node.line)
