@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..definition import Mapping, Node, Process, When
+from .cancel import end_instance
 from .environment import Called
+from .exceptions import BpmnError
 from .moves import Do, Moves
-from .rows import Instance, Token
+from .rows import Instance, InstanceState, Token
 from .scopes import arm_event_sub_processes
 from .tokens import Place
 
@@ -31,7 +33,12 @@ def begin(moves: Moves, token: Token, node: Node) -> None:
     token.called = instance.id
     moves.wait(token)
     pass_on(moves, call.inputs, token, instance, local=True)
-    start(moves, instance, _plain_start(moves.process(instance), node))
+    try:
+        start(moves, instance, _plain_start(moves.process(instance), node))
+    except BpmnError:  # of a listener: it has not begun
+        end_instance(moves, instance, InstanceState.CANCELLED)
+        token.called = None
+        raise
 
 
 def _plain_start(process: Process, node: Node) -> Node:
