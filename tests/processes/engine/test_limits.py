@@ -1,10 +1,13 @@
 """Endless loops, and what is large but does end."""
 
+import sys
+
 import pytest
 
 from jobexec.processes.engine import moves
 from jobexec.processes.engine.exceptions import TooManyMoves
-from jobexec.processes.engine.inputs import Completed
+from jobexec.processes.engine.inputs import Cancelled, Completed
+from jobexec.processes.engine.rows import InstanceState
 from tests.processes.support.notation import model
 from tests.processes.support.world import World
 
@@ -74,3 +77,14 @@ def test_a_multi_instance_of_thousands_is_no_endless_loop():
     world = World(model("start -> a -> end\n a = task loop=12000"))
     root = world.start()
     assert world.instances[root].ended_at is not None
+
+
+def test_a_deep_hierarchy_of_calls_is_cancelled():
+    """Deeper than Python's stack: a process that calls itself without an end must be stoppable."""
+    depth = sys.getrecursionlimit()
+    callers = [model(f"start -> c -> end\n c = call p{number + 1}", f"p{number}") for number in range(depth)]
+    world = World(*callers, model("start -> a -> end", f"p{depth}"))
+    root = world.start("p0")
+    world.do(Cancelled(root, "why"), root)
+    assert not world.tokens and {row.state for row in world.instances.values()} == {InstanceState.CANCELLED}
+    assert [row.element for row in world.history if row.state == "cancelled"] == ["a", *["c"] * depth]
