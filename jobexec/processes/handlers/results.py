@@ -14,9 +14,13 @@ from jobexec.exceptions import DoNotRetry, InvalidJob
 from jobexec.json_values import check_json, shown
 from jobexec.sensitive import HIDDEN, is_sensitive, json_problem
 
+from ..engine.exceptions import StepError
 from ..engine.rows import Token
 from ..engine.tokens import Changes, Tokens
+from ..expressions import ExpressionError
 
+#: What is wrong with a result, or with the process that takes it, is wrong again after another run.
+NOT_KEPT = (InvalidJob, StepError, ExpressionError)
 #: The length of the column.
 _LONGEST_NAME = 255
 
@@ -30,9 +34,11 @@ def checked(value: Any, handler: str) -> Any:
     return value
 
 
-def not_kept(error: InvalidJob) -> DoNotRetry:
-    """The exception for a function that has run, but whose result cannot be stored."""
-    return DoNotRetry(f"It has run, but its result cannot be kept: {error}")
+def not_kept(error: Exception) -> DoNotRetry:
+    """The exception for a function that has run, but whose result cannot be stored, or stops the process."""
+    if isinstance(error, InvalidJob):
+        return DoNotRetry(f"It has run, but its result cannot be kept: {error}")
+    return DoNotRetry(f"It has run, but the process cannot continue after it: {type(error).__name__}: {error}")
 
 
 def check_variables(variables: Mapping[str, Any]) -> None:
