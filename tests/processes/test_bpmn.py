@@ -1,6 +1,6 @@
 """BPMN files from their deployment to the end of their instances."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connections
@@ -480,6 +480,18 @@ def test_what_is_wrong_is_said_with_its_element(alias, body, told):
     with pytest.raises(InvalidProcess, match=told):
         deployed(alias, body)
     assert not ProcessDefinition.objects.using(alias).exists()
+
+
+@pytest.mark.parametrize(
+    ("due", "days"),
+    [("P3D", 3), ("${wait}", 2), ("2030-01-31T12:00:00Z", None), ("2030-01-31T12:00:00", None), ("${at}", None)],
+)
+def test_a_task_is_due_at_a_time_or_after_a_duration(alias, due, days):
+    deployed(alias, f'<startEvent id="s"/><userTask id="ask" camunda:dueDate="{due}"/>' + flows(("s", "ask")))
+    start("order", variables={"wait": "P2D", "at": "2030-01-31T12:00:00+00:00"}, using=alias)
+    task = UserTask.objects.using(alias).get()
+    expected = datetime(2030, 1, 31, 12, tzinfo=UTC) if days is None else task.create_time + timedelta(days=days)
+    assert task.due_date == expected
 
 
 def test_who_has_started_it_is_a_variable(alias):

@@ -11,7 +11,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import DoNotRetry, InvalidJob
-from jobexec.json_values import check_json, shown
+from jobexec.json_values import check_json, check_storable, shown
 from jobexec.sensitive import HIDDEN, is_sensitive, json_problem
 
 from ..engine.exceptions import StepError
@@ -60,6 +60,13 @@ def _check_value(name: str, value: Any, *, names_it: bool = False) -> None:
     most, size = get_settings().processes.max_value_size, _size(value)
     if size > most:
         raise InvalidJob(f"{name}: expected at most {most:,} bytes of JSON, got {size:,} (MAX_VALUE_SIZE).")
+
+
+def check_text(name: str, value: Any, longest: int = _LONGEST_NAME) -> None:
+    """Raise InvalidJob for a text that its column cannot store."""
+    if not isinstance(value, str) or len(value) > longest:
+        raise InvalidJob(f"{name}: expected a string of at most {longest} characters, got {shown(value)}.")
+    check_storable(name, value)
 
 
 def check_step(tokens: Tokens, changes: Changes) -> None:

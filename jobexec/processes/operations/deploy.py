@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -71,6 +71,7 @@ def deployed(
         executable = [process for process in model.processes if process.executable]
         problems += [_of_file(file, problem) for process in executable for problem in problems_of(process)]
         models.append((file, content, executable))
+    problems += _twice(models)
     if problems:
         raise InvalidProcess(problems)
     keep_time(using)
@@ -87,6 +88,17 @@ def deployed(
             for (file, _, processes), is_new in zip(models, news, strict=True)
             for process in processes
         ]
+
+
+def _twice(models: Iterable[tuple[str, bytes, list[Process]]]) -> Iterator[Problem]:
+    """Which of them would be the latest version? (Within a file, reading it refuses them.)"""
+    first: dict[str, str] = {}
+    for file, _, processes in models:
+        for process in processes:
+            if process.key in first:
+                message = f"The file {first[process.key]} of this deployment has a process with this id, too."
+                yield _of_file(file, Problem(process.key, message, process.line))
+            first.setdefault(process.key, file)
 
 
 def _latest(using: str, tenant: str, process: Process) -> ProcessDefinition:
