@@ -24,7 +24,7 @@ from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.events import correlate, signal
 from jobexec.processes.operations.instances import cancel, set_variables
 from jobexec.processes.operations.start import start
-from jobexec.testing import controlled_clock
+from jobexec.testing import ManualExecutor, controlled_clock
 from tests.processes.support.rows import assert_nothing_is_left, elements, final, state
 
 pytest.importorskip("lxml")
@@ -387,6 +387,20 @@ def test_a_timer_starts_an_instance_again_and_again(alias, run_jobs):
             run_jobs()
             assert len(DONE) == expected
     assert not TimerJob.objects.using(alias).exists()
+
+
+def test_a_timer_that_runs_while_a_later_version_is_deployed_is_its_last(alias):
+    timer = '<startEvent id="s"><timerEventDefinition><timeCycle>R/PT1H</timeCycle></timerEventDefinition></startEvent>'
+    with controlled_clock() as clock:
+        deployed(alias, timer + note_task("a") + flows(("s", "a")))
+        clock.advance(3601)
+        executor = ManualExecutor(alias)
+        executor.run_timers()
+        runs = executor.acquire(1)
+        (latest,) = deployed(alias, timer + note_task("b") + flows(("s", "b")))
+        executor.run_acquired(runs, [])
+    assert len(DONE) == 1
+    assert TimerJob.objects.using(alias).get().process_definition_id == latest.pk
 
 
 def test_a_call_activity_passes_variables(alias, run_jobs):
