@@ -22,7 +22,7 @@ from .operations.many import cancel_page
 from .store.incidents import RETRY
 from .store.items import gathered
 from .store.jobs import CONTINUE, GATHERED, NOT_GATHERED, RECEIVE, THREW, TIMER, WORKED
-from .store.starts import START
+from .store.starts import START, is_replaced
 from .store.timers import following
 
 __all__ = ["cancel_page"]
@@ -123,7 +123,7 @@ def retry_token(context: JobContext, root: str, token: str) -> None:
 def start_by_timer(context: JobContext, definition: str, element: str, repeat: str = "") -> None:
     """Start an instance at the time of a timer start event; a cycle goes on."""
     start_instance(context.using, definition, element=element, tenant_id=context.work.tenant_id)
-    if repeat:
+    if repeat and not is_replaced(context.using, definition):
         _arm_again(context, repeat)
 
 

@@ -6,6 +6,7 @@ from jobexec import job
 from jobexec.exceptions import InvalidJob
 from jobexec.models import BlockedJob, DeadLetterJob, ExternalWorkerJob, Job, JobDefinition, TimerJob
 from jobexec.processes.definition import InvalidProcess
+from jobexec.processes.engine.exceptions import StepError
 from jobexec.processes.exceptions import MismatchingMessage
 from jobexec.processes.flows.builder import Edge, Flow
 from jobexec.processes.handlers.registry import service_task
@@ -21,7 +22,9 @@ from jobexec.processes.models import (
 )
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.events import correlate, signal
-from jobexec.processes.operations.instances import set_variables
+from jobexec.processes.operations.instances import cancel, set_variables
+from jobexec.processes.operations.many import cancel_all
+from jobexec.processes.operations.modify import modify
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.user_tasks import complete
 from tests.processes.support.bpmn import definitions, process
@@ -221,3 +224,98 @@ def test_a_correlation_that_fits_more_than_one_transaction_takes_reaches_none(al
         with pytest.raises(MismatchingMessage, match="fits more than 1 that wait for it, and is delivered to none"):
             correlate("paid", business_key="4711", all=all, using=alias)
     assert EventSubscription.objects.using(alias).filter(instance_id__isnull=False).count() == 2
+
+
+# Texts.
+
+LONG = "x" * 256
+ASKS = START + '<userTask id="x" {}/><sequenceFlow id="f" sourceRef="s" targetRef="x"/>'
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (process(ASKS.format(f'name="{LONG}"')), "x: Its name is a string of at most 255 characters"),
+        (process(ASKS.format(f'camunda:assignee="{LONG}"')), "x: Its assignee is a string of at most 255 characters"),
+        (process(ASKS.format(f'camunda:formKey="{LONG}"')), "x: Its form_key is a string of at most 255 characters"),
+        (process(ASKS.format('camunda:dueDate="soon"')), "x: Its due_date is a date or a time such as .*, not 'soon'"),
+        (process(ASKS.format('camunda:priority="high"')), "x: Its priority is a whole number, not 'high'"),
+        (process(ASKS.format("").replace('"x"', f'"{LONG}"')), "xxx: Its id has more than 255 characters"),
+        (process(ASKS.format(""), attributes=f'name="{LONG}"'), "p: Its name has more than 255 characters"),
+        (process(ASKS.format(""), attributes=f'camunda:versionTag="{LONG}"'), "p: Its version tag has more than 255"),
+        (process(ASKS.format(f'jobexec:category="{LONG}"')), "x: Its category has more than 128 characters"),
+        (process(TASK.format(f'camunda:type="external" camunda:topic="{LONG}"')), "x: Its topic has more than 255"),
+        (
+            process(AT_START.format("s"), top=f'<message id="m" name="{LONG}"/>'),
+            "s: Its message name has more than 255",
+        ),
+    ],
+)
+def test_texts_that_no_column_holds_are_refused(alias, content, told):
+    with pytest.raises(InvalidProcess, match=told):
+        deploy(("p.bpmn", content), using=alias)
+    assert rows(alias, *DEPLOYED, EventSubscription) == set()
+
+
+def test_two_files_with_one_process(alias):
+    other = process(ASKS.format('name="other"'))
+    with pytest.raises(InvalidProcess, match=r"two\.bpmn: p: The file one\.bpmn of this deployment has a process"):
+        deploy(("one.bpmn", process(ASKS.format(""))), ("two.bpmn", other), using=alias)
+    assert rows(alias, *DEPLOYED) == set()
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "told"),
+    [
+        ("dueDate", "soon", "x: Its due_date is a date or a time such as .*, not 'soon'"),
+        ("followUpDate", 3, "x: Its follow_up_date is a date or a time such as .*, not 3"),
+        ("priority", "high", "x: Its priority is a whole number, not 'high'"),
+        ("priority", 2**31, "x: Its priority is a whole number, not 2147483648"),
+        ("assignee", LONG, "x: Its assignee is a string of at most 255 characters"),
+        ("formKey", LONG, "x: Its form_key is a string of at most 255 characters"),
+    ],
+)
+def test_a_form_that_gets_what_it_cannot_hold(alias, form, value, told):
+    deploy(("p.bpmn", process(ASKS.format(f'camunda:{form}="${{value}}"'))), using=alias)
+    with pytest.raises(StepError, match=told):
+        start("p", variables={"value": value}, using=alias)
+    assert rows(alias, *STARTED) == set()
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"business_key": LONG}, "business_key: expected a string of at most 255 characters"),
+        ({"business_key": "a\0"}, r"business_key: the character U\+0000 cannot be stored"),
+        ({"tenant_id": LONG}, "tenant_id: expected a string of at most 64 characters"),
+        ({"user": LONG}, "user: expected a string of at most 255 characters"),
+    ],
+)
+def test_a_start_with_a_text_that_no_column_holds(alias, option, told):
+    deploy(("p.bpmn", process(ASKS.format(""))), using=alias)
+    with pytest.raises(InvalidJob, match=told):
+        start("p", **option, using=alias)
+    flow = Flow("f", business_key=LONG)
+    flow.step(answer, 1)
+    with pytest.raises(InvalidJob, match="business_key: expected a string of at most 255 characters"):
+        flow.start(using=alias)
+    assert rows(alias, *STARTED) == set()
+
+
+def test_other_texts_that_no_column_holds(alias):
+    deploy(("p.bpmn", process(ASKS.format(""))), using=alias)
+    instance = start("p", business_key=4711, using=alias)
+    assert instance.business_key == "4711"
+    for change in (
+        lambda: cancel(instance, LONG * 16, using=alias),
+        lambda: modify(instance, using=alias).cancel("x").execute(LONG * 16),
+        lambda: cancel_all(ProcessInstance.objects.using(alias), LONG * 16),
+    ):
+        with pytest.raises(InvalidJob, match="reason: expected a string of at most 4000 characters"):
+            change()
+    for name in (LONG, "a\0", None):
+        with pytest.raises(InvalidJob, match=r"message: (expected a string|the character U\+0000)"):
+            correlate(name, using=alias)
+        with pytest.raises(InvalidJob, match=r"name: (expected a string|the character U\+0000)"):
+            signal(name, using=alias)
+    assert ProcessInstance.objects.using(alias).get().state == "active"

@@ -1,6 +1,6 @@
 """BPMN files from their deployment to the end of their instances."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connections
@@ -24,7 +24,7 @@ from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.events import correlate, signal
 from jobexec.processes.operations.instances import cancel, set_variables
 from jobexec.processes.operations.start import start
-from jobexec.testing import controlled_clock
+from jobexec.testing import ManualExecutor, controlled_clock
 from tests.processes.support.rows import assert_nothing_is_left, elements, final, state
 
 pytest.importorskip("lxml")
@@ -389,6 +389,20 @@ def test_a_timer_starts_an_instance_again_and_again(alias, run_jobs):
     assert not TimerJob.objects.using(alias).exists()
 
 
+def test_a_timer_that_runs_while_a_later_version_is_deployed_is_its_last(alias):
+    timer = '<startEvent id="s"><timerEventDefinition><timeCycle>R/PT1H</timeCycle></timerEventDefinition></startEvent>'
+    with controlled_clock() as clock:
+        deployed(alias, timer + note_task("a") + flows(("s", "a")))
+        clock.advance(3601)
+        executor = ManualExecutor(alias)
+        executor.run_timers()
+        runs = executor.acquire(1)
+        (latest,) = deployed(alias, timer + note_task("b") + flows(("s", "b")))
+        executor.run_acquired(runs, [])
+    assert len(DONE) == 1
+    assert TimerJob.objects.using(alias).get().process_definition_id == latest.pk
+
+
 def test_a_call_activity_passes_variables(alias, run_jobs):
     deployed(
         alias,
@@ -480,6 +494,18 @@ def test_what_is_wrong_is_said_with_its_element(alias, body, told):
     with pytest.raises(InvalidProcess, match=told):
         deployed(alias, body)
     assert not ProcessDefinition.objects.using(alias).exists()
+
+
+@pytest.mark.parametrize(
+    ("due", "days"),
+    [("P3D", 3), ("${wait}", 2), ("2030-01-31T12:00:00Z", None), ("2030-01-31T12:00:00", None), ("${at}", None)],
+)
+def test_a_task_is_due_at_a_time_or_after_a_duration(alias, due, days):
+    deployed(alias, f'<startEvent id="s"/><userTask id="ask" camunda:dueDate="{due}"/>' + flows(("s", "ask")))
+    start("order", variables={"wait": "P2D", "at": "2030-01-31T12:00:00+00:00"}, using=alias)
+    task = UserTask.objects.using(alias).get()
+    expected = datetime(2030, 1, 31, 12, tzinfo=UTC) if days is None else task.create_time + timedelta(days=days)
+    assert task.due_date == expected
 
 
 def test_who_has_started_it_is_a_variable(alias):

@@ -136,6 +136,18 @@ def test_a_failure_without_a_way_waits_for_an_operator(alias, run_jobs):
     assert CALLS == ["a", "a"]
 
 
+def test_a_function_that_has_run_is_not_repeated_because_the_process_cannot_continue(alias, run_jobs):
+    flow = Flow("compare")
+    first = flow.step(note, "charge", "much")
+    flow.step(note, "ship", after=first, when=first.result > 1)
+    instance = started(alias, flow)
+    run_jobs()
+    assert CALLS == ["charge"]
+    dead = DeadLetterJob.objects.using(alias).get()
+    assert (dead.failed_activity_id, dead.attempts, state(alias, instance)) == ("note", 1, "active")
+    assert "It has run, but the process cannot continue after it: EvaluationError: " in dead.exception_message
+
+
 def test_a_step_runs_for_each_item(alias, run_jobs):
     flow = Flow("map")
     listed = flow.step(note, "list", [1, 2, 3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -140,23 +141,53 @@ class Process:
     def event_sub_processes(self, scope: str | None) -> tuple[Node, ...]:
         return tuple(node for node in self.children(scope) if node.is_event_sub_process)
 
-    def behind(self, flow: str) -> frozenset[str]:
-        """The nodes from which a token can come to a flow, in its scope, without passing the flow's target."""
-        if flow not in self._behind:
-            target = self.flow(flow).target
-            found: set[str] = set()
-            open_ends = [self.flow(flow).source]
-            while open_ends:
-                id = open_ends.pop()
-                if id != target and id not in found:
-                    found.add(id)
-                    open_ends += self._before(self.node(id))
-            self._behind[flow] = frozenset(found)
-        return self._behind[flow]
+    def can_reach(self, element: str, flow: str) -> bool:
+        """Whether a token at this element can come to a flow, in its scope, without passing the flow's target."""
+        return bool(self._behind(flow) >> self._numbers[element] & 1)
+
+    def _behind(self, flow: str) -> int:
+        source, target = self.flow(flow).source, self._numbers[self.flow(flow).target]
+        found = self._upstream[source]
+        if not found >> target & 1:
+            return found
+        if flow not in self._behind_in_circles:
+            self._behind_in_circles[flow] = self._without(self.flow(flow))
+        return self._behind_in_circles[flow]
 
     @cached_property
-    def _behind(self) -> dict[str, frozenset[str]]:
+    def _upstream(self) -> dict[str, int]:
+        """Of each node, the nodes from which a token can come to it: one bit each, for a flow may have thousands."""
+        before = {node.id: self._before(node) for node in self.nodes}
+        after = _grouped((source, id) for id, sources in before.items() for source in sources)
+        found = dict.fromkeys(before, 0)
+        waiting = deque(before)
+        while waiting:
+            id = waiting.popleft()
+            bits = 1 << self._numbers[id]
+            for source in before[id]:
+                bits |= found[source]
+            if bits != found[id]:
+                found[id] = bits
+                waiting += after.get(id, ())
+        return found
+
+    @cached_property
+    def _behind_in_circles(self) -> dict[str, int]:
         return {}
+
+    def _without(self, flow: Flow) -> int:
+        found: set[str] = set()
+        open_ends = [flow.source]
+        while open_ends:
+            id = open_ends.pop()
+            if id != flow.target and id not in found:
+                found.add(id)
+                open_ends += self._before(self.node(id))
+        return sum(1 << self._numbers[id] for id in found)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {node.id: number for number, node in enumerate(self.nodes)}
 
     def _before(self, node: Node) -> list[str]:
         """Where a token can be just before it comes to a node."""

@@ -117,12 +117,13 @@ def _leave(moves: Moves, token: Token, node: Node) -> None:
 
 
 def _take(moves: Moves, token: Token, flows: tuple[Flow, ...]) -> None:
-    """The token takes the first flow, new ones take the others."""
+    """The token takes the first flow, new ones take the others. What a listener throws is thrown before any moves."""
+    for flow in flows:
+        moves.count_flow(flow)
+        moves.call_listeners(When.TAKE, flow.listeners, token, flow)
     scope = moves.place_around(token)
     tokens = [token, *(moves.new_token(scope, flow.target) for flow in flows[1:])]
     for moving, flow in zip(tokens, flows, strict=True):
-        moves.count_flow(flow)
-        moves.call_listeners(When.TAKE, flow.listeners, token, flow)
         moving.element, moving.flow = flow.target, flow.id
     moves.push_all(Do.ENTER, tokens)
 

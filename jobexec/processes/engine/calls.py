@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..definition import Mapping, Node, Process, When
+from .cancel import end_instance
 from .environment import Called
+from .exceptions import BpmnError, NoStart, TooDeep
 from .moves import Do, Moves
-from .rows import Instance, Token
+from .rows import Instance, InstanceState, Token
 from .scopes import arm_event_sub_processes
 from .tokens import Place
+
+#: Instances around one that is called, as in Camunda 8.
+MAX_DEPTH = 1_000
 
 
 def begin(moves: Moves, token: Token, node: Node) -> None:
@@ -17,6 +22,7 @@ def begin(moves: Moves, token: Token, node: Node) -> None:
     call = node.call
     assert call is not None
     caller = moves.rows.instance(token)
+    _check_depth(moves, caller, node)
     called = Called(
         str(moves.value(token, call.key)), call.binding, moves.value(token, call.version), caller.definition
     )
@@ -31,13 +37,28 @@ def begin(moves: Moves, token: Token, node: Node) -> None:
     token.called = instance.id
     moves.wait(token)
     pass_on(moves, call.inputs, token, instance, local=True)
-    start(moves, instance, _plain_start(moves.process(instance), node))
+    try:
+        start(moves, instance, _plain_start(moves.process(instance), node))
+    except BpmnError:  # of a listener: it has not begun
+        end_instance(moves, instance, InstanceState.CANCELLED)
+        token.called = None
+        raise
+
+
+def _check_depth(moves: Moves, instance: Instance, node: Node) -> None:
+    """A process that calls itself without an end stops here, also if each call is a step of its own."""
+    depth = 0
+    while instance.parent is not None:
+        depth += 1
+        instance = moves.rows.instance(moves.rows.tokens[instance.parent])
+    if depth >= MAX_DEPTH:
+        raise TooDeep(node.id, f"{MAX_DEPTH:,} instances call each other: this process calls itself without an end.")
 
 
 def _plain_start(process: Process, node: Node) -> Node:
     found = process.start_event(None)
     if found is None:
-        raise ValueError(f"{node.id}: {process.key} has no start event that a call can use.")
+        raise NoStart(node.id, f"{process.key} has no start event that a call can use.")
     return found
 
 

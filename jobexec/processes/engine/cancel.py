@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..definition import Kind, When
+from typing import Any
+
+from ..definition import Kind, Trigger, When
 from .events import arms, starts_by_event
 from .moves import Moves
 from .rows import ActivityState, Instance, InstanceState, State, Token
@@ -12,9 +14,10 @@ BODY = "multiInstanceBody"
 
 
 def cancel(moves: Moves, token: Token) -> None:
-    """The token is gone, with everything under it."""
-    _stop(moves, token)
-    moves.rows.remove(token)
+    """The token is gone, with everything under it; unless it went with another one already."""
+    if token.alive:
+        _stop(moves, token)
+        moves.rows.remove(token)
 
 
 def interrupt(moves: Moves, token: Token) -> None:
@@ -25,9 +28,27 @@ def interrupt(moves: Moves, token: Token) -> None:
     if token.state is State.FAILED:
         moves.rows.changes.resolved.append(token.id)
     if not token.is_inner:
-        token.data = {name: value for name, value in token.data.items() if name == "thrower"}
+        token.data = {name: token.data[name] for name in ("thrower", "index") if name in token.data}
     token.called = None
     moves.wait(token, State.MOVING)
+
+
+def begin_again(moves: Moves, token: Token) -> None:
+    """What the token does is over; it can begin its element once more, with the variables that it came with."""
+    found = _came_with(moves, token)
+    interrupt(moves, token)
+    for name, value in found.items():
+        moves.rows.set_local(token, name, value)
+
+
+def _came_with(moves: Moves, token: Token) -> dict[str, Any]:
+    """The item of a multi-instance; of a compensation, the variables of what it undoes. Inputs are set anew."""
+    variables = moves.rows.variables.get(token.id, {})
+    if "thrower" in token.data:
+        return dict(variables)
+    loop = moves.node(token).loop
+    name = loop.item if loop is not None and token.is_inner else None
+    return {name: variables[name]} if name is not None and name in variables else {}
 
 
 def cancel_children(moves: Moves, scope: Place) -> None:
@@ -40,8 +61,13 @@ def end_instance(
     moves: Moves, instance: Instance, state: InstanceState, element: str | None = None, reason: str | None = None
 ) -> None:
     """The row of an instance says how it ended; all that it had is gone."""
-    for child in moves.rows.children(instance):
-        cancel(moves, child)
+    _clear(moves, instance)
+    _close(moves, instance, state, element, reason)
+
+
+def _close(
+    moves: Moves, instance: Instance, state: InstanceState, element: str | None = None, reason: str | None = None
+) -> None:
     process = moves.process(instance)
     moves.call_listeners(When.END, process.listeners, instance, process, state is InstanceState.CANCELLED)
     instance.state, instance.end_element, instance.reason = state, element, reason
@@ -52,11 +78,43 @@ def end_instance(
 
 
 def _stop(moves: Moves, token: Token) -> None:
-    for child in moves.rows.children(token):
-        cancel(moves, child)
-    called = moves.rows.called_by(token)
+    _clear(moves, token)
+    _leave(moves, token)
+
+
+def _clear(moves: Moves, place: Place) -> None:
+    """All that a place has under it is gone, however deep: a process may call itself more often than Python does."""
+    found: list[Place] = []
+    open_ends = _under(moves, place)
+    while open_ends:
+        each = open_ends.pop()
+        found.append(each)
+        open_ends += _under(moves, each)
+    for each in reversed(found):
+        if isinstance(each, Instance):
+            caller = moves.rows.tokens[each.parent] if each.parent is not None else None
+            reason = f"{caller.element} was interrupted." if caller is not None else None
+            _close(moves, each, InstanceState.CANCELLED, reason=reason)
+        elif each.alive:  # a handler of a compensation is under its scope, and under what threw it
+            _leave(moves, each)
+            moves.rows.remove(each)
+
+
+def _under(moves: Moves, place: Place) -> list[Place]:
+    """The tokens in a scope, the instance that a token called, and the handlers that a compensation event runs."""
+    found: list[Place] = [*moves.rows.children(place)]
+    if not isinstance(place, Token):
+        return found
+    called = moves.rows.called_by(place)
     if called is not None and called.ended_at is None:
-        end_instance(moves, called, InstanceState.CANCELLED, reason=f"{token.element} was interrupted.")
+        found.append(called)
+    if moves.node(place).trigger is Trigger.COMPENSATION:
+        found += [token for token in moves.rows.tokens.values() if token.data.get("thrower") == str(place.id)]
+    return found
+
+
+def _leave(moves: Moves, token: Token) -> None:
+    """An arrival is over before it is done."""
     if token.activity is None:
         return
     node = moves.node(token)

@@ -133,7 +133,5 @@ def _undo(moves: Moves, memory: Token, thrower: Place) -> None:
 
 def is_undone(moves: Moves, token: Token) -> None:
     """A compensation handler has ended: run the next one."""
-    thrower = moves.rows.find(UUID(token.data["thrower"]))
     moves.rows.remove(token)
-    if thrower is not None:
-        moves.push(Do.COMPENSATE, thrower)
+    moves.push(Do.COMPENSATE, moves.rows.place(UUID(token.data["thrower"])))

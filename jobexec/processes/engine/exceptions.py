@@ -34,6 +34,10 @@ class TooManyMoves(StepError):
     """An endless loop without a wait."""
 
 
+class TooDeep(StepError):
+    """Too many instances call each other."""
+
+
 class UncaughtError(StepError):
     """Nothing catches the error that a user's task ended with."""
 

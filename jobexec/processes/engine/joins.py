@@ -70,7 +70,7 @@ def _can_come(moves: Moves, token: Token, node: Node, empty: list[Flow]) -> bool
     if token.element == node.id:  # about to arrive, with a job before it; that of one that has arrived is not empty
         return any(flow.id == token.flow for flow in empty)
     process = moves.process(token)
-    return any(token.element in process.behind(flow.id) for flow in empty)
+    return any(process.can_reach(token.element, flow.id) for flow in empty)
 
 
 def _joined(moves: Moves, scope: Place, node: Node) -> list[Token]:

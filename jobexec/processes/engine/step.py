@@ -194,7 +194,7 @@ def _retried(moves: Moves, event: Retried) -> bool:
     again = Do[token.data.get("again", Do.BEGIN.name)]
     token.data = {name: value for name, value in token.data.items() if name != "again"}
     if again is Do.BEGIN:
-        cancel.interrupt(moves, token)
+        cancel.begin_again(moves, token)
     else:
         moves.rows.changes.resolved.append(token.id)
     moves.go(token, again)

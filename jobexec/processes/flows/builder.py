@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -174,6 +175,7 @@ class Flow:
         for name in self.variables:
             self._check_name(name)
         self._ids = {*_RESERVED, *self.variables}
+        self._numbers: dict[str, int] = defaultdict(lambda: 1)
 
     # What a flow consists of.
 
@@ -295,8 +297,11 @@ class Flow:
             return name
         base = re.sub(r"\W", "_", default, flags=re.ASCII)[: _LONGEST - 8]
         base = base if _ID.fullmatch(base) else f"step_{base}"
-        names = (base, *(f"{base}_{number}" for number in range(2, len(self._ids) + 3)))
-        return next(each for each in names if each not in self._ids)
+        id = base
+        while id in self._ids:
+            self._numbers[base] += 1
+            id = f"{base}_{self._numbers[base]}"
+        return id
 
     def _check_name(self, name: Any) -> None:
         if not isinstance(name, str) or not _ID.fullmatch(name) or len(name) > _LONGEST:
@@ -334,21 +339,24 @@ class Flow:
 
     def _check_known(self, element: Element) -> None:
         """A result is there if its step comes before, by whatever way."""
-        before = self._before(element)
         for term in element.sources():
-            for source in sorted(term.sources - before):
-                message = f"It uses the result of {source!r}, which does not come before it: add it to after=."
-                raise _problem(element.id, message)
+            for source in sorted(term.sources):
+                if not self._comes_before(source, element):
+                    message = f"It uses the result of {source!r}, which does not come before it: add it to after=."
+                    raise _problem(element.id, message)
 
-    def _before(self, element: Element) -> set[str]:
+    def _comes_before(self, source: str, element: Element) -> bool:
+        """Looks at the nearest first, for it is mostly one of these."""
         found: set[str] = set()
-        waiting = [edge.element for edge in element.after]
+        waiting = deque(edge.element for edge in element.after)
         while waiting:
-            each = waiting.pop()
+            each = waiting.popleft()
+            if each.id == source:
+                return True
             if each.id not in found:
                 found.add(each.id)
                 waiting += [edge.element for edge in each.after]
-        return found
+        return False
 
     # The start.
 

@@ -99,14 +99,14 @@ def start_process(
 def cancel(using: str, row: ProcessInstance, reason: str = "") -> None:
     """Raises InstanceOver if it has ended, or was called by another one."""
     check_storable("reason", reason)
-    instances.cancel(row, reason[:4000], using=using)
+    instances.cancel(row, reason[: instances.LONGEST_REASON], using=using)
 
 
 def modify(using: str, row: ProcessInstance, commands: Sequence[Command], reason: str = "") -> None:
     """Modify an instance in one step. Raises InstanceOver, and StepError for what does not fit."""
     check_storable("reason", reason)
     _check_number(commands)
-    modifying.modify_instance(row, commands, reason[:4000], using=using)
+    modifying.modify_instance(row, commands, reason[: instances.LONGEST_REASON], using=using)
 
 
 def _check_number(commands: Sequence[Command]) -> None:

@@ -29,6 +29,7 @@ class StepEnvironment:
 
     def __init__(self, using: str, tenant: str) -> None:
         self.using, self.tenant = using, tenant
+        self._resolved: dict[Called, str] = {}
 
     def evaluate(self, expression: Expression, variables: Scope) -> Any:
         parsed = parse(expression.text, expression.language.value)
@@ -67,9 +68,11 @@ class StepEnvironment:
         return definitions.process(self.using, definition)
 
     def resolve(self, called: Called) -> str:
-        found = definitions.resolve(self.using, self.tenant, called)
-        refuse_start(self.using, found, self.tenant)
-        return found
+        if called not in self._resolved:  # a multi-instance calls one process many times
+            found = definitions.resolve(self.using, self.tenant, called)
+            refuse_start(self.using, found, self.tenant)
+            self._resolved[called] = found
+        return self._resolved[called]
 
     def is_suspended(self, instance: UUID, definition: str) -> bool:
         return suspension_of(self.using, instance, definition, self.tenant) is not None

@@ -11,12 +11,16 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import DoNotRetry, InvalidJob
-from jobexec.json_values import check_json, shown
+from jobexec.json_values import check_json, check_storable, shown
 from jobexec.sensitive import HIDDEN, is_sensitive, json_problem
 
+from ..engine.exceptions import StepError
 from ..engine.rows import Token
 from ..engine.tokens import Changes, Tokens
+from ..expressions import ExpressionError
 
+#: What is wrong with a result, or with the process that takes it, is wrong again after another run.
+NOT_KEPT = (InvalidJob, StepError, ExpressionError)
 #: The length of the column.
 _LONGEST_NAME = 255
 
@@ -30,9 +34,11 @@ def checked(value: Any, handler: str) -> Any:
     return value
 
 
-def not_kept(error: InvalidJob) -> DoNotRetry:
-    """The exception for a function that has run, but whose result cannot be stored."""
-    return DoNotRetry(f"It has run, but its result cannot be kept: {error}")
+def not_kept(error: Exception) -> DoNotRetry:
+    """The exception for a function that has run, but whose result cannot be stored, or stops the process."""
+    if isinstance(error, InvalidJob):
+        return DoNotRetry(f"It has run, but its result cannot be kept: {error}")
+    return DoNotRetry(f"It has run, but the process cannot continue after it: {type(error).__name__}: {error}")
 
 
 def check_variables(variables: Mapping[str, Any]) -> None:
@@ -54,6 +60,13 @@ def _check_value(name: str, value: Any, *, names_it: bool = False) -> None:
     most, size = get_settings().processes.max_value_size, _size(value)
     if size > most:
         raise InvalidJob(f"{name}: expected at most {most:,} bytes of JSON, got {size:,} (MAX_VALUE_SIZE).")
+
+
+def check_text(name: str, value: Any, longest: int = _LONGEST_NAME) -> None:
+    """Raise InvalidJob for a text that its column cannot store."""
+    if not isinstance(value, str) or len(value) > longest:
+        raise InvalidJob(f"{name}: expected a string of at most {longest} characters, got {shown(value)}.")
+    check_storable(name, value)
 
 
 def check_step(tokens: Tokens, changes: Changes) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from jobexec import clock
+from jobexec.conf.messages import TENANT_LENGTH
 from jobexec.identifiers import uuid7
 from jobexec.operations.sql.server_time import keep_time
 
@@ -14,7 +15,7 @@ from ..models import EventSubscription, ProcessInstance
 from ..store import definitions
 from ..store.columns import key_of
 from ..store.suspensions import refuse_start
-from .results import check_variables
+from .results import check_text, check_variables
 from .stepping import begin
 
 
@@ -37,6 +38,11 @@ def start_instance(
     """
     given = dict(variables or {})
     check_variables(given)
+    key: Any = business_key
+    business_key = str(key) if isinstance(key, int | UUID) else key
+    check_text("business_key", business_key)
+    check_text("tenant_id", tenant_id, TENANT_LENGTH)
+    check_text("user", user)
     if not commands and (initiator := _initiator(using, definition, element)) is not None:
         given[initiator] = user
     keep_time(using)

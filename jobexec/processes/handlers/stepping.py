@@ -9,7 +9,6 @@ from uuid import UUID
 from django.db import transaction
 
 from jobexec import clock, tracing
-from jobexec.exceptions import InvalidJob
 from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.server_time import keep_time
@@ -26,7 +25,7 @@ from ..store.jobs import JobWriter, create
 from ..store.statement import Statement
 from .environment import StepEnvironment
 from .rehearsal import Done, Replay, rehearse
-from .results import check_step, not_kept
+from .results import NOT_KEPT, check_step, not_kept
 from .signals import send_beyond
 
 #: Hierarchies of one transaction, each of which may have thousands of tokens.
@@ -120,7 +119,7 @@ def proceed_together(using: str, ends: Sequence[tuple[AcquiredJob, End]]) -> set
     """Steps of many hierarchies in the caller's transaction (:class:`~jobexec.handlers.base.SharedEnd`).
 
     Nothing is waited for: returns the ids of the jobs whose hierarchy another step has locked, or which are too many
-    for one transaction. Raises DoNotRetry for results that cannot be kept.
+    for one transaction. Raises DoNotRetry for results that cannot be kept, or that stop their process.
     """
     keep_time(using)
     roots = list(dict.fromkeys(end.root for _, end in ends))
@@ -131,13 +130,14 @@ def proceed_together(using: str, ends: Sequence[tuple[AcquiredJob, End]]) -> set
         if end.root in theirs:
             theirs[end.root].append(end)
     steps = []
-    for root, tokens in load.load_all(using, origins).items():
-        changes = step_with_all(tokens, _events(tokens, theirs[root]), StepEnvironment(using, origins[root].tenant_id))
-        if changes.accepted:
-            steps.append(_Step(origins[root], tokens, changes))
     try:
+        for root, tokens in load.load_all(using, origins).items():
+            environment = StepEnvironment(using, origins[root].tenant_id)
+            changes = step_with_all(tokens, _events(tokens, theirs[root]), environment)
+            if changes.accepted:
+                steps.append(_Step(origins[root], tokens, changes))
         _write(using, steps)
-    except InvalidJob as error:
+    except NOT_KEPT as error:
         raise not_kept(error) from error
     return {work.id for work, end in ends if end.root in busy}
 

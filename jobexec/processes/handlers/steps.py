@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobexec import tracing
-from jobexec.exceptions import DoNotRetry, InvalidJob, RetryAt, RetryIn, UnreadableJob
+from jobexec.exceptions import DoNotRetry, RetryAt, RetryIn, UnreadableJob
 from jobexec.handlers.base import JobHandler, NotBegun, SharedEnd
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.function import JobFunction
@@ -91,7 +91,7 @@ class StepFunction:
 def _take_result(using: str, root: UUID, done: JobDone) -> None:
     try:
         proceed(using, root, done)
-    except InvalidJob as error:
+    except results.NOT_KEPT as error:
         raise results.not_kept(error) from error
     except Exception as error:
         if is_of_connection(error):  # the function has not failed: it runs again, and spends no retry

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 from uuid import UUID, uuid4
 
 from django.apps import apps
-from django.db import IntegrityError, router
+from django.db import IntegrityError, router, transaction
 from django.db.models import Max
 
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.operations.audit import audited, note
 from jobexec.operations.history.keys import next_keys
-from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.server_time import keep_time
 
 from ..definition import InvalidProcess, Problem, Process, to_json
@@ -29,6 +28,10 @@ from .verify import problems_of
 
 #: A file: its path, or its name and content.
 File = str | Path | tuple[str, bytes]
+#: Its name, its content, and what it contains.
+_Model = tuple[str, bytes, list[Process]]
+#: So many hosts of a release may deploy at the same moment.
+_ATTEMPTS = 20
 
 
 @audited
@@ -61,7 +64,8 @@ def deployed(
     from ..xml import read  # needs lxml, which only those who deploy files have
 
     given = [_content(file) for file in files]
-    models, problems = [], []
+    models: list[_Model] = []
+    problems: list[Problem] = []
     for file, content in given:
         try:
             model = read(content)
@@ -71,22 +75,44 @@ def deployed(
         executable = [process for process in model.processes if process.executable]
         problems += [_of_file(file, problem) for process in executable for problem in problems_of(process)]
         models.append((file, content, executable))
+    problems += _twice(models)
     if problems:
         raise InvalidProcess(problems)
     keep_time(using)
-    with atomic(using):
-        news = [_is_new(using, tenant_id, *each) for each in models]
-        changed = list(compress(models, news))
-        made = _write(using, changed, name, source, tenant_id, user) if changed else []
-        if made:
-            subject = "processdeployment", made[0].deployment_id
-            note(using, *subject, new={"files": [file for file, *_ in changed]}, tenant=tenant_id)
-        new = iter(made)
-        return [
-            Deployed(file, next(new) if is_new else _latest(using, tenant_id, process), is_new)
-            for (file, _, processes), is_new in zip(models, news, strict=True)
-            for process in processes
-        ]
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            with transaction.atomic(using=using):
+                return _changed(using, models, name, source, tenant_id, user)
+        except IntegrityError:  # another deployment, perhaps of the same files, was faster, and has committed
+            if attempt == _ATTEMPTS:
+                raise
+    raise AssertionError
+
+
+def _changed(using: str, models: list[_Model], name: str, source: str, tenant: str, user: str) -> list[Deployed]:
+    news = [_is_new(using, tenant, *each) for each in models]
+    changed = list(compress(models, news))
+    made = _write(using, changed, name, source, tenant, user) if changed else []
+    if made:
+        subject = "processdeployment", made[0].deployment_id
+        note(using, *subject, new={"files": [file for file, *_ in changed]}, tenant=tenant)
+    new = iter(made)
+    return [
+        Deployed(file, next(new) if is_new else _latest(using, tenant, process), is_new)
+        for (file, _, processes), is_new in zip(models, news, strict=True)
+        for process in processes
+    ]
+
+
+def _twice(models: Iterable[_Model]) -> Iterator[Problem]:
+    """Which of them would be the latest version? (Within a file, reading it refuses them.)"""
+    first: dict[str, str] = {}
+    for file, _, processes in models:
+        for process in processes:
+            if process.key in first:
+                message = f"The file {first[process.key]} of this deployment has a process with this id, too."
+                yield _of_file(file, Problem(process.key, message, process.line))
+            first.setdefault(process.key, file)
 
 
 def _latest(using: str, tenant: str, process: Process) -> ProcessDefinition:
@@ -132,7 +158,7 @@ def _is_new(using: str, tenant: str, file: str, content: bytes, processes: list[
 
 def _write(
     using: str,
-    models: Iterable[tuple[str, bytes, list[Process]]],
+    models: Iterable[_Model],
     name: str,
     source: str,
     tenant: str,
@@ -161,31 +187,23 @@ def _write(
 
 
 def _version(using: str, process: Process, deployment: ProcessDeployment, resource: UUID) -> ProcessDefinition:
-    """The next version. Of two that deploy one key together, the second waits for the first, and counts after it."""
+    """The next version. Raises IntegrityError, as soon as it has committed, if another deployment makes it, too."""
     (number,) = next_keys(using, 1)
-    for attempt in range(3):
-        rows = ProcessDefinition.objects.using(using).filter(key=process.key, tenant_id=deployment.tenant_id)
-        version = (rows.aggregate(last=Max("version"))["last"] or 0) + 1
-        row = ProcessDefinition(
-            id=f"{process.key}:{version}:{uuid4().hex[:12]}",
-            key=process.key,
-            number=number,
-            version=version,
-            version_tag=process.version_tag or "",
-            name=process.name or "",
-            tenant_id=deployment.tenant_id,
-            deployment_id=deployment.pk,
-            resource_id=resource,
-            model=json.dumps(to_json(process)),
-            code_deployment=get_settings().deployment or "",
-            deploy_time=deployment.deploy_time,
-        )
-        try:
-            with atomic(using):
-                row.save(using=using, force_insert=True)
-        except IntegrityError:
-            if attempt == 2:
-                raise
-        else:
-            break
+    rows = ProcessDefinition.objects.using(using).filter(key=process.key, tenant_id=deployment.tenant_id)
+    version = (rows.aggregate(last=Max("version"))["last"] or 0) + 1
+    row = ProcessDefinition(
+        id=f"{process.key}:{version}:{uuid4().hex[:12]}",
+        key=process.key,
+        number=number,
+        version=version,
+        version_tag=process.version_tag or "",
+        name=process.name or "",
+        tenant_id=deployment.tenant_id,
+        deployment_id=deployment.pk,
+        resource_id=resource,
+        model=json.dumps(to_json(process)),
+        code_deployment=get_settings().deployment or "",
+        deploy_time=deployment.deploy_time,
+    )
+    row.save(using=using, force_insert=True)
     return row

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from ..engine.rows import Signal, SubscriptionKind
 from ..exceptions import MismatchingMessage
 from ..handlers.deliver import deliver
-from ..handlers.results import check_variables
+from ..handlers.results import check_text, check_variables
 from ..handlers.signals import send_beyond
 from ..models import EventSubscription, ProcessInstance
 
@@ -59,6 +59,7 @@ def correlated(
     tenant_id: str,
 ) -> list[UUID]:
     """:func:`correlate`; returns the ids of the instances."""
+    check_text("message", message)
     given = dict(variables or {})
     check_variables(given)
     rows = EventSubscription.objects.using(using).filter(
@@ -115,6 +116,7 @@ def signal(
 ) -> int:
     """Send a signal to all that wait for it. Each receiver gets a job. Returns the number of receivers."""
     database = using or router.db_for_write(ProcessInstance)
+    check_text("name", name)
     given = dict(variables or {})
     check_variables(given)
     return send_beyond(database, tenant_id, None, [Signal(name, given)])

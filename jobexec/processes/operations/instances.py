@@ -14,7 +14,7 @@ from jobexec.operations.audit import audited, note
 
 from ..engine.inputs import Cancelled
 from ..exceptions import InstanceOver
-from ..handlers.results import check_variables
+from ..handlers.results import check_text, check_variables
 from ..handlers.stepping import change_variables, proceed
 from ..models import ProcessInstance
 from ..store import load
@@ -22,6 +22,7 @@ from .named import tenant_of, which
 
 #: The type of a process instance in the audit log.
 INSTANCE = "processinstance"
+LONGEST_REASON = 4_000
 
 
 def note_instance(using: str, id: UUID, new: Mapping[str, Any]) -> None:
@@ -36,6 +37,7 @@ def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | N
     Raises InstanceOver if the instance has ended. Raises it, too, if another instance called it: cancel that one.
     """
     database, id = which(instance, ProcessInstance, using)
+    check_text("reason", reason, LONGEST_REASON)
     with transaction.atomic(using=database):
         done = proceed(database, id, Cancelled(id, reason))
         if done is not None:

@@ -15,9 +15,10 @@ from jobexec.operations.audit import audited, note
 from jobexec.operations.batches.of_jobs import begin_batch
 
 from ..exceptions import InstanceOver
+from ..handlers.results import check_text
 from ..models import ProcessInstance
 from ..models.instance import RUNNING
-from .instances import INSTANCE, cancel
+from .instances import INSTANCE, LONGEST_REASON, cancel
 
 #: Instances of one job, and those that are read at once.
 _PAGE, _READ = 50, 5_000
@@ -32,6 +33,7 @@ def cancel_all(instances: QuerySet[ProcessInstance], reason: str = "", *, user: 
     cancelled, its job cancels the others and fails.
     """
     using, count = instances.db, 0
+    check_text("reason", reason, LONGEST_REASON)
 
     def calls() -> Iterator[JobCall]:
         nonlocal count

@@ -14,13 +14,13 @@ from jobexec.sensitive import HIDDEN
 
 from ..engine.inputs import Change, Command, Modified
 from ..exceptions import InstanceOver, InstanceRunning
-from ..handlers.results import check_variables
+from ..handlers.results import check_text, check_variables
 from ..handlers.starting import start_instance
 from ..handlers.stepping import proceed
 from ..models import ProcessInstance
 from ..models.instance import RUNNING
 from ..store import load
-from .instances import INSTANCE, note_instance
+from .instances import INSTANCE, LONGEST_REASON, note_instance
 from .named import which
 
 
@@ -81,6 +81,7 @@ def modify_instance(
     database, id = which(instance, ProcessInstance, using)
     if not commands:
         raise InvalidJob("commands: expected at least one change, got none.")
+    check_text("reason", reason, LONGEST_REASON)
     root = load.root_of(database, id)
     with transaction.atomic(using=database):
         event = Modified(id, tuple(commands), reason)

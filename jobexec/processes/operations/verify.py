@@ -3,31 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 from jobexec import clock
 from jobexec.exceptions import InvalidRetryPlan
 from jobexec.operations.values.ranking import check_priority
 from jobexec.retry import RetryPlan
 
-from ..definition import Node, Problem, Process, TimerKind, Trigger, Value, expressions_in
+from ..definition import Flow, Kind, Node, Problem, Process, TimerKind, Trigger, Value, expressions_in
 from ..engine.exceptions import StepError
 from ..engine.rows import Timer
 from ..expressions import InvalidExpression, parse
 from ..handlers import registry
+from ..store.forms import form_columns
 from ..store.history import time_to_live
 from ..store.timers import first
 
-_LONGEST_KEY = 200
+_LONGEST, _LONGEST_KEY, _LONGEST_CATEGORY = 255, 200, 128
+#: Of an id that is too long.
+_SHOWN = 100
 
 
 def problems_of(process: Process) -> Iterator[Problem]:
     """The problems that keep a process from running in this project."""
-    if len(process.key) > _LONGEST_KEY:
-        yield Problem(process.key, f"The id of a process has at most {_LONGEST_KEY} characters here.", process.line)
+    yield from _too_long(process)
     yield from unknown_names(process)
     yield from _wrong_expressions(process)
     yield from _wrong_constants(process)
     yield from _wrong_time_to_live(process)
+
+
+def _too_long(process: Process) -> Iterator[Problem]:
+    """What is stored in columns of a certain length. Expressions are checked when they have a value."""
+    texts: list[tuple[Process | Node | Flow, str, Value, int]] = [
+        (process, "id", process.key, _LONGEST_KEY),
+        (process, "name", process.name, _LONGEST),
+        (process, "version tag", process.version_tag, _LONGEST),
+        *((element, "id", element.id, _LONGEST) for element in process.elements),
+    ]
+    for node in process.nodes:
+        texts += [
+            (node, "category", node.jobs.category, _LONGEST_CATEGORY),
+            (node, "category", node.loop.jobs.category if node.loop else None, _LONGEST_CATEGORY),
+            (node, "topic", node.work.topic if node.work else None, _LONGEST),
+            (node, f"{node.trigger} name", node.event.name if node.event else None, _LONGEST),
+        ]
+    for element, what, value, longest in texts:
+        if isinstance(value, str) and len(value) > longest:
+            id = process.key if isinstance(element, Process) else element.id
+            yield Problem(id[:_SHOWN], f"Its {what} has more than {longest} characters.", element.line)
 
 
 def unknown_names(process: Process) -> Iterator[Problem]:
@@ -54,12 +78,10 @@ def _wrong_time_to_live(process: Process) -> Iterator[Problem]:
 def _wrong_constants(process: Process) -> Iterator[Problem]:
     """Options and times that are no expressions: what is wrong with them shows now, and not at night."""
     for node in process.nodes:
-        for options in (node.jobs, *((node.loop.jobs,) if node.loop else ())):
-            for message in (_wrong_plan(options.retry_plan), _wrong_priority(options.priority)):
-                if message:
-                    yield Problem(node.id, message, node.line)
-        if message := _wrong_time(node):
-            yield Problem(node.id, message, node.line)
+        each = (node.jobs, *((node.loop.jobs,) if node.loop else ()))
+        wrong = [message for jobs in each for message in (_wrong_plan(jobs.retry_plan), _wrong_priority(jobs.priority))]
+        wrong += [_wrong_time(node), _wrong_form(node)]
+        yield from (Problem(node.id, message, node.line) for message in wrong if message)
     for message in (_wrong_plan(process.retry_plan), _wrong_priority(process.priority)):
         if message:
             yield Problem(process.key, message, process.line)
@@ -71,6 +93,18 @@ def _wrong_time(node: Node) -> str:
         return ""
     try:
         first(node.id, Timer(event.timer or TimerKind.DURATION, event.when, repeats=False), clock.now())
+    except StepError as error:
+        return error.message
+    return ""
+
+
+def _wrong_form(node: Node) -> str:
+    if node.kind is not Kind.USER_TASK:
+        return ""
+    form = {field.name: getattr(node.form, field.name) for field in fields(node.form)} if node.form else {}
+    try:
+        known = {name: value for name, value in form.items() if isinstance(value, str | int)}
+        form_columns(node.id, node.name if isinstance(node.name, str) else None, known, clock.now())
     except StepError as error:
         return error.message
     return ""

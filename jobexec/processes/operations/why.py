@@ -203,9 +203,8 @@ class _Explanation:
         flows = [flow for flow in self.process.incoming(node.id) if flow.id not in arrived]
         if node.kind is Kind.PARALLEL_GATEWAY:
             return [flow.source for flow in flows]
-        behind = {id for flow in flows for id in self.process.behind(flow.id)}
-        coming = [other.element_id for other in here if other.element_id in behind and other.element_id != node.id]
-        return list(dict.fromkeys(coming))
+        others = dict.fromkeys(other.element_id for other in here if other.element_id != node.id)
+        return [id for id in others if any(self.process.can_reach(id, flow.id) for flow in flows)]
 
     def _called(self, execution: Execution) -> Reason:
         called = next((row for row in self.view.called if row.pk == execution.called_instance_id), None)

@@ -6,8 +6,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.utils.dateparse import parse_datetime
-
 from jobexec.identifiers import uuid7s
 from jobexec.operations.history.keys import next_keys
 from jobexec.operations.notify.wake_workers import wake_workers_on_commit
@@ -25,6 +23,7 @@ from ..models import (
 )
 from . import definitions
 from .columns import key_of
+from .forms import form_columns
 from .history import ended
 from .statement import Statement
 
@@ -185,7 +184,6 @@ class Flush:
         )
 
     def _task(self, row: rows.UserTask, key: int) -> UserTask:
-        form = row.form
         return UserTask(
             id=row.id,
             key=key,
@@ -196,14 +194,8 @@ class Flush:
             activity_id=row.activity,
             definition_id=self.tokens.instances[row.instance].definition,
             tenant_id=self.origin.tenant_id,
-            name=row.name or "",
-            assignee=form.get("assignee") or "",
-            due_date=_moment(form.get("due_date")),
-            follow_up_date=_moment(form.get("follow_up_date")),
-            priority=50 if form.get("priority") is None else int(form["priority"]),
-            form_key=form.get("form_key") or "",
-            fields=form.get("fields") or [],
             create_time=self.now,
+            **form_columns(row.element, row.name, row.form, self.now),
         )
 
     def _write_history(self) -> None:
@@ -245,7 +237,3 @@ def _names(value: Any) -> list[str]:
         return []
     found = value.split(",") if isinstance(value, str) else [str(each) for each in value]
     return [name.strip() for name in found if name.strip()]
-
-
-def _moment(value: Any) -> datetime | None:
-    return parse_datetime(value) if isinstance(value, str) else value

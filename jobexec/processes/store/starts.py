@@ -54,6 +54,13 @@ def _disarm(using: str, row: ProcessDefinition) -> None:
             remove_cancelled(using, found)
 
 
+def is_replaced(using: str, definition: str) -> bool:
+    """Whether a later version has its own timers: who deployed it could not remove that of a job which ran then."""
+    rows = ProcessDefinition.objects.using(using)
+    row = rows.get(pk=definition)
+    return rows.filter(key=row.key, tenant_id=row.tenant_id, version__gt=row.version).exists()
+
+
 def _arm_timer(using: str, row: ProcessDefinition, node: Node, event: Event) -> None:
     kind = event.timer or TimerKind.DURATION
     timer = Timer(kind, _constant(node, event.when), repeats=kind is TimerKind.CYCLE)

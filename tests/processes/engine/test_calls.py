@@ -1,8 +1,12 @@
 """Call activities: instances in one hierarchy, and what is passed on."""
 
+import dataclasses
+
 import pytest
 
-from jobexec.processes.engine.rows import InstanceState
+from jobexec.processes.definition import Listener, When
+from jobexec.processes.engine.inputs import Retried
+from jobexec.processes.engine.rows import InstanceState, State
 from tests.processes.support.notation import model
 from tests.processes.support.scenarios import Scenario, scenarios
 from tests.processes.support.world import World
@@ -246,3 +250,18 @@ def test_a_process_without_a_plain_start_cannot_be_called():
     with pytest.raises(ValueError, match="c: child has no start event"):
         world.start()
     assert not world.instances
+
+
+def test_an_error_of_a_listener_to_the_start_of_what_is_called():
+    """The instance that was about to begin has not: it is over, and the retry calls another one."""
+    child = dataclasses.replace(
+        model("start -> a -> end", "child"), listeners=(Listener(When.START, handler="error:E1"),)
+    )
+    world = World(model("start -> c -> end\n c = call child"), child)
+    root = world.start()
+    (token,) = world.tokens.values()
+    assert (token.element, token.state, token.called) == ("c", State.FAILED, None)
+    assert [row.state for row in world.instances.values()] == [InstanceState.ACTIVE, InstanceState.CANCELLED]
+    world.notify = lambda notice: None
+    world.do(Retried(token.id), root)
+    assert [row.element for row in world.tokens.values()] == ["c", "a"]

@@ -336,6 +336,54 @@ a handler that is repeated
     see unhotel nrOfActiveInstances => 1
     complete unhotel#1 => rest
 
+an incident of a handler: it begins again with what it knew
+    start -> hotel -> undo -> rest -> end
+    hotel = service book loop=2 in:room=$loopCounter undo=unhotel
+    unhotel = external cancel compensation
+    undo = throw compensate
+    ---
+    start => undo ~hotel(unhotel* ~hotel)
+    error unhotel E1 => undo ~hotel(unhotel! ~hotel)
+    retry unhotel => undo ~hotel(unhotel* ~hotel)
+    see unhotel room => 1
+    see unhotel loopCounter => 1
+    done unhotel => undo ~hotel(unhotel*)
+    done unhotel => rest
+
+the handlers of an event that is cancelled are cancelled with it
+    start -> hotel -> pay -> end
+    hotel = service book undo=unhotel
+    unhotel = user compensation
+    h = eventsub
+    h: hs -> f+ -> undo, stop
+    h: undo -> he
+    h: stop -> ht
+    hs = start message stop keep
+    undo = throw compensate
+    ht = end terminate
+    he = end
+    ---
+    start => pay ~hotel
+    message stop => h(stop undo) pay unhotel
+    complete stop => pay
+    history => start hotel hs f stop unhotel! undo! ht h
+    complete pay => completed
+
+a terminate event beside it cancels both
+    start -> hotel -> sub -> rest -> end
+    hotel = service book
+    sub: s -> flight -> f+ -> undo, stop
+    sub: undo -> e
+    sub: stop -> t
+    flight = service book undo=unflight
+    sub: unflight
+    unflight = user compensation
+    undo = throw compensate
+    t = end terminate
+    ---
+    start => sub(stop undo unflight)
+    complete stop => rest
+
 a handler that is a sub-process
     start -> hotel -> undo -> rest -> end
     hotel = service book undo=unhotel

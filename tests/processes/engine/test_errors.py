@@ -371,6 +371,18 @@ an incident is retried: the element begins again with its timers
     calls => a a
     incidents => a
 
+an incident in a multi-instance is retried with its item
+    start -> a -> end
+    a = external charge over=names item=name in:name=$name in:bill=$total
+    ---
+    start names=["x","y"] total=1 => a(a#0* a#1*)
+    error a#1 E1 => a(a#0* a#1!)
+    set total=2 => a(a#0* a#1!)
+    retry a#1 => a(a#0* a#1*)
+    see a#1 name => "y"
+    see a#1 loopCounter => 1
+    see a#1 bill => 2
+
 a condition that throws is an error behind the activity
     start -> a
     a -[error E1]-> b -> end

@@ -1,10 +1,13 @@
 """Endless loops, and what is large but does end."""
 
+import sys
+
 import pytest
 
-from jobexec.processes.engine import moves
-from jobexec.processes.engine.exceptions import TooManyMoves
-from jobexec.processes.engine.inputs import Completed
+from jobexec.processes.engine import calls, moves
+from jobexec.processes.engine.exceptions import TooDeep, TooManyMoves
+from jobexec.processes.engine.inputs import Cancelled, Completed, Continue
+from jobexec.processes.engine.rows import InstanceState
 from tests.processes.support.notation import model
 from tests.processes.support.world import World
 
@@ -27,10 +30,28 @@ def test_an_endless_loop_is_stopped():
     assert not world.instances
 
 
-def test_an_endless_loop_of_calls_is_stopped():
+def test_an_endless_loop_of_calls_is_stopped(monkeypatch):
     world = World(model("start -> c -> end\n c = call process"))
+    with pytest.raises(TooDeep, match="c: 1,000 instances call each other"):
+        world.start()
+    assert not world.instances
+    monkeypatch.setattr(moves, "MAX_MOVES", 500)
     with pytest.raises(TooManyMoves):
         world.start()
+
+
+def test_an_endless_loop_of_calls_with_jobs_is_stopped(monkeypatch):
+    monkeypatch.setattr(calls, "MAX_DEPTH", 2)
+    world = World(model("start -> c -> end\n c = call process async"))
+    root = world.start()
+    for number in range(1, 4):
+        (job,) = world.jobs.values()
+        event = Continue(job.owner, job.id)
+        if number < 3:
+            world.do(event, root, job.id)
+            assert len(world.instances) == number + 1
+    with pytest.raises(TooDeep):
+        world.do(event, root, job.id)
 
 
 @pytest.mark.parametrize(("flows", "stops"), [(12, False), (13, True)])
@@ -74,3 +95,15 @@ def test_a_multi_instance_of_thousands_is_no_endless_loop():
     world = World(model("start -> a -> end\n a = task loop=12000"))
     root = world.start()
     assert world.instances[root].ended_at is not None
+
+
+def test_a_deep_hierarchy_of_calls_is_cancelled():
+    """Deeper than Python's stack: a process that calls itself without an end must be stoppable."""
+    depth = calls.MAX_DEPTH
+    assert depth >= sys.getrecursionlimit()
+    callers = [model(f"start -> c -> end\n c = call p{number + 1}", f"p{number}") for number in range(depth)]
+    world = World(*callers, model("start -> a -> end", f"p{depth}"))
+    root = world.start("p0")
+    world.do(Cancelled(root, "why"), root)
+    assert not world.tokens and {row.state for row in world.instances.values()} == {InstanceState.CANCELLED}
+    assert [row.element for row in world.history if row.state == "cancelled"] == ["a", *["c"] * depth]
