@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jobexec.encryption import NOT_RECORDED
-from jobexec.exceptions import DecryptionFailed, HandlerNotFound, NotDecryptableYet
+from jobexec.exceptions import DecryptionFailed, NotDecryptableYet
 from jobexec.handlers.base import JobHandler
-from jobexec.handlers.registry import get_handler
+from jobexec.handlers.registry import find_handler
 from jobexec.operations.values.failure import STACK_LENGTH, Failure
 from jobexec.operations.values.messages import ReceivedMessage
 from jobexec.redaction import secrets_of
@@ -19,8 +19,6 @@ from jobexec.sensitive import redact_text
 from .stack import stack_without_texts
 
 if TYPE_CHECKING:
-    from jobexec.operations.values.acquired_job import AcquiredJob
-
     from .outcomes import Outcome
 
 
@@ -29,16 +27,9 @@ def without_secrets(text: str, outcome: Outcome) -> str:
     if outcome.encrypted:
         return NOT_RECORDED
     try:
-        return redact_text(text, _secrets(_handler_of(outcome.work), outcome), STACK_LENGTH)
+        return redact_text(text, _secrets(find_handler(outcome.work.handler_type), outcome), STACK_LENGTH)
     except Exception as problem:
         return f"(a text that could not be redacted: {type(problem).__name__})"
-
-
-def _handler_of(work: AcquiredJob) -> JobHandler | None:
-    try:
-        return get_handler(work.handler_type)
-    except HandlerNotFound:
-        return None
 
 
 def _secrets(handler: JobHandler | None, outcome: Outcome) -> list[Any]:
