@@ -51,8 +51,13 @@ def _request(names: Sequence[str | UUID], state: NodeState, using: str | None) -
         changed = [row for row in rows if row.requested_state == state]
         note_rows(alias, ExecutorNode, [row.pk for row in changed], [row.label for row in changed])
     result.changed = sorted(row.label for row in changed)
-    missing = {str(name) for name in names} - {name for row in rows for name in (row.name, str(row.pk))}
-    result.skipped = dict.fromkeys(sorted(missing), gettext_noop("no living node has this name"))
+    missing = set(names) - {name for row in rows for name in (row.name, row.pk)}
+    strangers = sorted(name for name in missing if isinstance(name, str))
+    result.skipped = dict.fromkeys(strangers, gettext_noop("no living node has this name"))
+    ids = {id: str(id) for id in missing if isinstance(id, UUID)}
+    gone = ExecutorNode.objects.using(alias).told_apart().filter(pk__in=ids)
+    ids |= {row.pk: row.label for row in gone}
+    result.skipped |= dict.fromkeys(sorted(ids.values()), gettext_noop("it is not alive"))
     result.skipped |= {row.label: gettext_noop("it is draining") for row in rows if row not in changed}
     return result
 
