@@ -12,9 +12,8 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from jobexec.encryption import envelope_of, key_of, shown_envelope, unseal_result
-from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import JobHandler, NamesArguments
-from jobexec.handlers.registry import get_handler
+from jobexec.handlers.registry import find_handler
 from jobexec.models import AbstractJob, Batch, TaskResult
 from jobexec.operations.rows.redaction_by_definition import (
     Known,
@@ -43,9 +42,8 @@ def redact(handler_type: str, configuration: Any, using: str | None = None) -> A
     """
     if envelope_of(configuration):
         return shown_envelope(configuration)
-    try:
-        handler = get_handler(handler_type)
-    except HandlerNotFound:
+    handler = find_handler(handler_type)
+    if handler is None:
         return hide_by_definition(handler_type, configuration, using or "default")
     return _hide_as_declared(handler, configuration)
 
@@ -88,10 +86,8 @@ def redact_batch(batch: Batch) -> dict[str, Any]:
 
 
 def _sensitive_of(handler_type: str, using: str) -> Collection[str]:
-    try:
-        return _named_by(get_handler(handler_type))
-    except HandlerNotFound:
-        return named_by_definition(handler_type, using)
+    handler = find_handler(handler_type)
+    return named_by_definition(handler_type, using) if handler is None else _named_by(handler)
 
 
 def secrets_of(handler: JobHandler | None, text: str | None) -> list[Any]:
@@ -119,11 +115,9 @@ def redact_results(rows: Iterable[TaskResult], using: str) -> Iterator[tuple[Tas
     Executors recorded the names of handlers that are unknown here (one statement). An encrypted value stays encrypted.
     """
     rows = list(rows)
-    found: dict[str, Collection[str]] = {}
-    for name in {row.handler_type for row in rows}:
-        with suppress(HandlerNotFound):
-            found[name] = _named_by(get_handler(name))
-    missing = {row.handler_type for row in rows} - found.keys()
+    handlers = {name: find_handler(name) for name in {row.handler_type for row in rows}}
+    found: dict[str, Collection[str]] = {name: _named_by(each) for name, each in handlers.items() if each is not None}
+    missing = handlers.keys() - found.keys()
     found |= names_by_definitions(missing, using) if missing else {}
     for row in rows:
         if key_of(row.return_value) is not None:
@@ -155,7 +149,7 @@ def arguments_of(rows: Sequence[Any], using: str) -> Iterator[tuple[Any, Mapping
     outside = {row.pk for row in rows if isinstance(row, AbstractJob) and is_external(row)}
     names = {row.handler_type for row in rows if row.pk not in outside}
     names |= {name for id in outside for name in callbacks_of(given[id])}
-    handlers = {name: _handler_of(name) for name in names}
+    handlers = {name: find_handler(name) for name in names}
     missing = [name for name, handler in handlers.items() if handler is None]
     known = known_by_definitions(missing, using) if missing else {}
     for row in rows:
@@ -211,7 +205,7 @@ def shown_arguments(arguments: Mapping[str, Any]) -> list[str]:
 
 def by_name(handler_type: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by name. Those of an unknown function, and those taken by ``*args``, are named by position."""
-    return _by_name(_handler_of(handler_type), args, kwargs)
+    return _by_name(find_handler(handler_type), args, kwargs)
 
 
 def _by_name(handler: JobHandler | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,12 +242,6 @@ def _spelled(value: Any) -> str:
 
 def _known_names(name: str, handlers: Mapping[str, JobHandler | None], known: Mapping[str, Known]) -> Collection[str]:
     return known[name].named if handlers[name] is None else _named_by(handlers[name])
-
-
-def _handler_of(name: str) -> JobHandler | None:
-    with suppress(HandlerNotFound):
-        return get_handler(name)
-    return None
 
 
 def _named_by(handler: JobHandler | None) -> Sequence[str]:

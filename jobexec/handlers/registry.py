@@ -58,13 +58,18 @@ def async_handlers() -> Mapping[str, AsyncJobHandler]:
 
 def get_handler(name: str) -> JobHandler:
     """The handler of this name or alias. Raises :class:`~jobexec.exceptions.HandlerNotFound`."""
-    try:
-        return _handlers[name]
-    except KeyError:
-        found = _resolved(name)
+    found = find_handler(name)
     if found is None:
         raise HandlerNotFound(f"No handler {name!r} is registered in this process.")
     return found
+
+
+def find_handler(name: str) -> JobHandler | None:
+    """The handler of this name or alias; None if this process has none."""
+    found = _handlers.get(name)
+    if found is not None:
+        return found
+    return next((found for found in (resolver(name) for resolver in _resolvers) if found is not None), None)
 
 
 def registered(name: str) -> JobHandler | None:
@@ -79,10 +84,6 @@ def add_resolver(resolver: Resolver) -> None:
     """
     if resolver not in _resolvers:
         _resolvers.append(resolver)
-
-
-def _resolved(name: str) -> JobHandler | None:
-    return next((found for found in (resolver(name) for resolver in _resolvers) if found is not None), None)
 
 
 def all_handlers() -> list[JobHandler]:

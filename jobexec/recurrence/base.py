@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
 
 _SECOND = timedelta(seconds=1)
+#: The last moment that a clock can show in every time zone: they are ahead of UTC by at most 14 hours.
+_LAST = datetime.max.replace(tzinfo=UTC) - timedelta(hours=14)
 
 
 class Recurrence(ABC):
@@ -31,7 +33,7 @@ class Recurrence(ABC):
 
     def upcoming(self, since: datetime, count: int) -> list[datetime]:
         """The first ``count`` times after ``since``."""
-        return self.times_between(since, datetime.max.replace(tzinfo=UTC), count)
+        return self.times_between(since, _LAST, count)
 
     def last_between(self, since: datetime, until: datetime) -> datetime | None:
         """The last time after ``since`` and up to ``until``, inclusive; None if there is none.

@@ -9,9 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from jobexec.encryption import unseal
-from jobexec.exceptions import HandlerNotFound
 from jobexec.handlers.base import NamesArguments
-from jobexec.handlers.registry import get_handler
+from jobexec.handlers.registry import find_handler
 from jobexec.models import AbstractJob
 from jobexec.redaction import by_name
 
@@ -52,8 +51,5 @@ class EnqueuedJob:
 
 def sensitive_of(handler: str) -> Sequence[str]:
     """The names of arguments that a handler declares sensitive."""
-    try:
-        known = get_handler(handler)
-    except HandlerNotFound:
-        return ()
+    known = find_handler(handler)
     return known.sensitive_names() if isinstance(known, NamesArguments) else ()

@@ -456,7 +456,11 @@ def long_list(alias, failed=False):
 def test_a_long_list_waits_for_items_that_failed(alias, run_jobs):
     def repair(instance):
         assert state(alias, instance) == "active"
-        requeue(DeadLetterJob.objects.using(alias).get())
+        dead = DeadLetterJob.objects.using(alias).get()
+        process = definitions.process(alias, instance.definition_id)
+        (reason,) = why(view_of(alias, instance.pk), process, clock.now(alias))
+        assert (reason.code, reason.details["job"]) == ("dead_letter", str(dead.pk))
+        requeue(dead)
 
     instance = run_items(run_jobs, lambda: long_list(alias), repair)
     assert (len(CALLS), CALLS[-1]) == (27, "end")

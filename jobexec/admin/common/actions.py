@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -230,7 +229,7 @@ class RowAction(Action):
         for row in list(queryset.only("pk", self.named_by)):
             try:
                 refusal = self.operate(getattr(row, self.named_by), using, data)
-            except ObjectDoesNotExist:
+            except queryset.model.DoesNotExist:  # not what a project's code does not find
                 refusal = _("it no longer exists")
             except self.refusals as error:
                 refusal = str(error).rstrip(".")

@@ -9,9 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from jobexec.exceptions import HandlerNotFound
-from jobexec.handlers.base import JobHandler
-from jobexec.handlers.registry import get_handler
+from jobexec.handlers.registry import find_handler
 from jobexec.models import ResultStatus, TaskResult
 from jobexec.redaction import secrets_of
 from jobexec.sensitive import redact_text
@@ -47,12 +45,5 @@ def attempts_of(row: TaskResult) -> list[dict[str, Any]]:
     return attempts[::-1]
 
 
-def _handler(name: str) -> JobHandler | None:
-    try:
-        return get_handler(name)
-    except HandlerNotFound:
-        return None
-
-
 def _secrets(row: TaskResult) -> list[Any]:
-    return secrets_of(_handler(row.handler_type), json.dumps(row.handler_configuration))
+    return secrets_of(find_handler(row.handler_type), json.dumps(row.handler_configuration))

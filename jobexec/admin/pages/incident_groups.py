@@ -26,7 +26,7 @@ def incident_groups_view(request: HttpRequest, site: AdminSite) -> HttpResponse:
     page = Page(request, site, router.db_for_read(Incident))
     if page.admin(Incident) is None:
         raise PermissionDenied
-    found, more = failure_groups.similar_incidents(page.using, page.tenants)
+    found, more, more_kinds = failure_groups.similar_incidents(page.using, page.tenants)
     now = clock.now(page.using)
     return page.render(
         "admin/jobexec/pages/incident_groups.html",
@@ -35,6 +35,7 @@ def incident_groups_view(request: HttpRequest, site: AdminSite) -> HttpResponse:
             "rows": [_row(page, each, now) for each in found],
             "incidents_url": page.visible.list(Incident),
             "limit": _number(failure_groups.INCIDENTS_READ) if more else "",
+            "more_kinds": more_kinds,
         },
     )
 

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobexec.encryption import NOT_RECORDED
-from jobexec.exceptions import HandlerNotFound
+from jobexec.exceptions import DecryptionFailed, NotDecryptableYet
 from jobexec.handlers.base import JobHandler
-from jobexec.handlers.registry import get_handler
+from jobexec.handlers.registry import find_handler
 from jobexec.operations.values.failure import STACK_LENGTH, Failure
+from jobexec.operations.values.messages import ReceivedMessage
 from jobexec.redaction import secrets_of
 from jobexec.sensitive import redact_text
 
 from .stack import stack_without_texts
 
 if TYPE_CHECKING:
-    from jobexec.operations.values.acquired_job import AcquiredJob
-
     from .outcomes import Outcome
 
 
 def without_secrets(text: str, outcome: Outcome) -> str:
-    """A text about a job, without the sensitive values in its arguments. Never raises."""
+    """A text about a job, without the sensitive values in its arguments and its message. Never raises."""
     if outcome.encrypted:
         return NOT_RECORDED
-    work = outcome.work
     try:
-        return redact_text(text, secrets_of(_handler_of(work), outcome.arguments or work.configuration), STACK_LENGTH)
+        return redact_text(text, _secrets(find_handler(outcome.work.handler_type), outcome), STACK_LENGTH)
     except Exception as problem:
         return f"(a text that could not be redacted: {type(problem).__name__})"
 
 
-def _handler_of(work: AcquiredJob) -> JobHandler | None:
-    try:
-        return get_handler(work.handler_type)
-    except HandlerNotFound:
-        return None
+def _secrets(handler: JobHandler | None, outcome: Outcome) -> list[Any]:
+    work = outcome.work
+    found = secrets_of(handler, outcome.arguments or work.configuration)
+    if work.message is not None:
+        with suppress(DecryptionFailed, NotDecryptableYet):  # then the handler has not read it either
+            payload = ReceivedMessage.read(work.message).payload
+            found += secrets_of(handler, json.dumps(payload, ensure_ascii=False))
+    return found
 
 
 def redacted(failure: Failure, handler: JobHandler | None, outcome: Outcome) -> Failure:
@@ -52,7 +55,7 @@ def redacted(failure: Failure, handler: JobHandler | None, outcome: Outcome) -> 
     if outcome.encrypted and outcome.began:
         return replace(failure, message=NOT_RECORDED, stack="")
     try:
-        secrets = secrets_of(handler, outcome.arguments or outcome.work.configuration)
+        secrets = _secrets(handler, outcome)
         if not secrets:
             return failure
         message, stack = (redact_text(text, secrets, STACK_LENGTH) for text in (failure.message, failure.stack))

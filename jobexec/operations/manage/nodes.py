@@ -43,18 +43,22 @@ def drain_nodes(names: Sequence[str | UUID], *, using: str | None = None) -> Ope
 def _request(names: Sequence[str | UUID], state: NodeState, using: str | None) -> OperationResult:
     alias, result = database_of(None, using), OperationResult()
     with atomic(alias):
-        rows = list(lock_rows(_named(names, living_nodes(alias)).order_by("id")))
-        labels = _labels(alias, rows)
+        rows = list(lock_rows(_named(names, living_nodes(alias)).told_apart().order_by("id")))
         for row in rows:
             if row.requested_state != NodeState.DRAINING:
                 row.requested_state = state
                 row.save(using=alias, update_fields=["requested_state"])
         changed = [row for row in rows if row.requested_state == state]
-        note_rows(alias, ExecutorNode, [row.pk for row in changed], [labels[row.pk] for row in changed])
-    result.changed = sorted(labels[row.pk] for row in changed)
-    missing = {str(name) for name in names} - {name for row in rows for name in (row.name, str(row.pk))}
-    result.skipped = dict.fromkeys(sorted(missing), gettext_noop("no living node has this name"))
-    result.skipped |= {labels[row.pk]: gettext_noop("it is draining") for row in rows if row not in changed}
+        note_rows(alias, ExecutorNode, [row.pk for row in changed], [row.label for row in changed])
+    result.changed = sorted(row.label for row in changed)
+    missing = set(names) - {name for row in rows for name in (row.name, row.pk)}
+    strangers = sorted(name for name in missing if isinstance(name, str))
+    result.skipped = dict.fromkeys(strangers, gettext_noop("no living node has this name"))
+    ids = {id: str(id) for id in missing if isinstance(id, UUID)}
+    gone = ExecutorNode.objects.using(alias).told_apart().filter(pk__in=ids)
+    ids |= {row.pk: row.label for row in gone}
+    result.skipped |= dict.fromkeys(sorted(ids.values()), gettext_noop("it is not alive"))
+    result.skipped |= {row.label: gettext_noop("it is draining") for row in rows if row not in changed}
     return result
 
 
@@ -62,12 +66,6 @@ def living_nodes(using: str) -> ExecutorNodes:
     """The nodes that operators can control."""
     nodes = ExecutorNode.objects.using(using).exclude(state=NodeState.DEAD)
     return nodes.filter(lease_expiration_time__gt=clock.now(using))
-
-
-def _labels(using: str, rows: Sequence[ExecutorNode]) -> dict[UUID, str]:
-    """By id; also of a node whose lease has expired in this moment."""
-    found = ExecutorNode.objects.using(using).told_apart().filter(pk__in=[row.pk for row in rows])
-    return {row.pk: row.label for row in found}
 
 
 def _named(names: Sequence[str | UUID], nodes: ExecutorNodes) -> ExecutorNodes:

@@ -183,10 +183,10 @@ class SimilarIncidents:
 
 def similar_incidents(
     using: str, tenants: Collection[str] | None = None, limit: int = 100
-) -> tuple[list[SimilarIncidents], bool]:
+) -> tuple[list[SimilarIncidents], bool, bool]:
     """The open incidents, among the latest :data:`INCIDENTS_READ`, by what has failed, the largest number first.
 
-    Also whether there are more than these. ``tenants``: only theirs.
+    Also whether there are more incidents than these, and more kinds of them than ``limit``. ``tenants``: only theirs.
     """
     rows, more = _latest_open(
         using, tenants, INCIDENTS_READ, "fingerprint", "handler_type", "resource", "pk", "timestamp"
@@ -202,7 +202,7 @@ def similar_incidents(
         for kind in kinds
         if alike[kind][0][0] in latest  # it has just been deleted
     ]
-    return found, more or len(alike) > limit
+    return found, more, len(alike) > limit
 
 
 _COLUMNS = ("fingerprint", "handler_type", "exception", "message", "job_id", "first_time", "last_time", "count")

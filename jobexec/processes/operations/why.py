@@ -175,7 +175,8 @@ class _Explanation:
 
     def _job(self, execution: Execution, job: AbstractJob | None) -> Reason:
         if job is None and execution.data.get("batch"):
-            return self._waits(execution, batch=execution.job_id)
+            failed = self.failed.get(str(execution.pk))
+            return self._incident(execution, failed) if failed else self._waits(execution, batch=execution.job_id)
         if job is None and self._jobs_are_cut:
             return self._waits(execution)
         if job is None:

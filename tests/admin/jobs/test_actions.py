@@ -361,6 +361,14 @@ def test_of_two_nodes_of_one_name_the_selected_one_is_paused(admin):
     assert f"{name} (102 on berlin)" in admin.act(ExecutorNode, "drain", twins[1:], answered=False).content.decode()
 
 
+def test_a_node_that_is_not_alive_is_named(admin):
+    """Another node has its name, and lives."""
+    twins = [data.node(pid=pid, hostname="berlin") for pid in (101, 102)]
+    ExecutorNode.objects.filter(pk=twins[0].pk).update(lease_expiration_time=clock.now() - timedelta(seconds=1))
+    ((level, text),) = admin.told(admin.act(ExecutorNode, "pause", twins[:1]))
+    assert (level, text) == ("warning", f"1 executor node skipped: it is not alive ({twins[0].name} (101 on berlin)).")
+
+
 def test_stuck_threads_are_shown(admin):
     data.node(stuck_threads=2)
     assert "2 threads are stuck" in admin.get(list_url(ExecutorNode)).content.decode()

@@ -218,6 +218,7 @@ class TestTimes:
             ("<b>", "UTC", "&lt;b&gt;"),
             ("x" * 256, "UTC", "1 to 255 characters"),
             ("R1/2001-01-01T00:00Z/PT1H", "UTC", "would never fire"),
+            ("R1/9999-12-31T12:00Z/PT1H", "Pacific/Kiritimati", "would never fire"),
             ("@daily", "Europe/Berln", "Did you mean"),
             ("@daily", "\0", "Expected the name of a time zone"),
             ("", "UTC", display.NONE),

@@ -4,6 +4,7 @@ import threading
 from datetime import datetime, timedelta
 
 import pytest
+from django.db import connections, transaction
 
 from jobexec import clock, operations
 from jobexec.executor.process.shutdown import EXIT_DRAINED, Shutdown, serve
@@ -15,6 +16,8 @@ from jobexec.operations.values.operator import Operator
 from tests.support.audit import audit_log
 from tests.support.factories import make_job, make_node
 from tests.support.jobs_command import jobs, objects
+from tests.support.machines.rerouted import rerouted
+from tests.support.threads import finish, start
 from tests.support.waiting import TIMEOUT, until
 
 pytestmark = pytest.mark.transactional
@@ -105,6 +108,16 @@ def test_a_node_whose_lease_expires_in_this_moment_is_named(alias, monkeypatch):
     later, now = iter([timedelta(0)]), clock.now
     monkeypatch.setattr(clock, "now", lambda using: now(using) + next(later, timedelta(days=1)))
     assert operations.pause_nodes(["a"], using=alias).changed == ["a"]
+
+
+@pytest.mark.databases("mariadb")
+def test_a_node_that_is_younger_than_the_snapshot_of_the_caller_is_named(alias):
+    """MariaDB locks rows that the transaction does not see otherwise."""
+    options = {**connections.settings[alias]["OPTIONS"], "isolation_level": "repeatable read"}
+    with rerouted(alias, OPTIONS=options), transaction.atomic(using=alias):
+        assert not ExecutorNode.objects.using(alias).exists()
+        finish(start(alias, lambda: make_node(alias, "a")))
+        assert operations.pause_nodes(["a"], using=alias).changed == ["a"]
 
 
 def test_the_audit_log_has_it(alias):

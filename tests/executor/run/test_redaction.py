@@ -7,9 +7,11 @@ import pytest
 from django.contrib import admin
 from django.db import connections
 
+from jobexec import current_job, publish_message
 from jobexec.admin.common.job_columns import JobColumns, arguments_of
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import DeadLetterJob, Job, JobDefinition, JobLog, TimerJob
+from jobexec.operations.messages.deliver import deliver
 from jobexec.operations.nodes.deployments import write_job_definitions
 from jobexec.operations.rows.bury_unreadable import bury
 from jobexec.operations.rows.redaction_by_definition import hide_text_by_definition
@@ -65,6 +67,33 @@ def test_names_of_the_setting_count_for_every_handler(alias, handle):
     run_one(alias)
     message = TimerJob.objects.using(alias).get().exception_message
     assert message == "ValueError: {'key': '●●●', 'user': '●●●'} {'name': 'n-2345', 'Password': '●●●'}"
+
+
+@pytest.mark.parametrize("keys", [None, {"2026": "A" * 43 + "="}], ids=["plain", "encrypted"])
+def test_those_of_a_received_message_count_too(alias, handle, configure, keys):
+    configure(ENCRYPTION_KEYS=keys)
+
+    def ship(order, code):
+        raise ValueError(f"{current_job().message.payload} {code}")
+
+    handle(ship, name="tests.ship", sensitive=("code",))
+    job = make_job(
+        alias,
+        handler_type="tests.ship",
+        handler_configuration={"args": ["order-17", CODE], "kwargs": {}},
+        waits_for="paid",
+        waits_for_key="1",
+    )
+    payload = {"code": CARD, "order": "order-17", "paid_by": {"password": "p-2345"}}
+    publish_message("paid", key="1", payload=payload, using=alias)
+    while deliver(alias, 10).more:
+        pass
+    run_one(alias)
+    row, log = TimerJob.objects.using(alias).get(pk=job.pk), JobLog.objects.using(alias).get()
+    hidden = {"code": HIDDEN, "order": "order-17", "paid_by": {"password": HIDDEN}}
+    assert row.exception_message == f"ValueError: {hidden} {HIDDEN}"
+    assert_nothing_leaks(row.exception_stack, log.exception_stack)
+    assert "p-2345" not in row.exception_stack + log.exception_stack
 
 
 def test_without_sensitive_names_a_failure_is_as_it_was(alias, handle):

@@ -1,5 +1,6 @@
 """What the tests of pages look at."""
 
+from django.contrib.auth.models import User
 from django.urls import reverse
 
 from jobexec import job
@@ -36,6 +37,11 @@ def notes(name):
 @service_task("warehouse.reserve")
 def reserve(context):
     raise ValueError("the warehouse does not answer")
+
+
+@service_task("tests.pages.find")
+def find(context):
+    raise User.DoesNotExist("User matching query does not exist.")
 
 
 def shop():

@@ -22,6 +22,7 @@ from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.start import start
 from jobexec.testing import ManualExecutor, controlled_clock
 
+from ..support.bpmn import process
 from .pages import DRAWN, notes, shop, url
 
 pytest.importorskip("lxml")
@@ -126,6 +127,14 @@ def test_who_may_start_an_instance(staff, order):
     response = act(client, definition, "start", business_key="1", variables='{"amount": 1}')
     made = ProcessInstance.objects.get(business_key="1")
     assert (response.url, made.start_user) == (url(ProcessInstance, made), User.objects.last().username)
+
+
+def test_what_a_handler_does_not_find_is_not_taken_for_the_row(staff):
+    body = '<startEvent id="s"/><serviceTask id="t" camunda:delegateExpression="${tests.pages.find}"/>'
+    deploy(("find.bpmn", process(f'{body}<sequenceFlow id="f" sourceRef="s" targetRef="t"/>')))
+    client = staff(*VIEW, "start_processinstance")
+    with pytest.raises(User.DoesNotExist):
+        act(client, ProcessDefinition.objects.get(), "start", business_key="1", variables="{}")
 
 
 def test_a_flow_is_not_started_from_its_shape(staff):
