@@ -173,7 +173,7 @@ class TestShow:
         for field in Job._meta.fields:
             if field.name not in ("id", "handler_type", "handler_configuration", "custom_headers", "exception_stack"):
                 assert f"  {str(field.verbose_name).capitalize()} " in text
-        assert "03/01/2026 12:05:00 (in 5 min 0 s)" in text or "03/01/2026 12:05:00 (in 5 min)" in text
+        assert "03/01/2026 12:05:00 UTC (in 5 min 0 s)" in text or "03/01/2026 12:05:00 UTC (in 5 min)" in text
         assert "Progress" in text and "3 / 7" in text and '"args": [' in text
 
     def test_its_attempts_and_its_stack(self, alias):
@@ -240,7 +240,7 @@ class TestWhy:
         assert code == 0
         assert first == f"{job.pk}  {HANDLER}  timer"
         assert [line[:2] for line in reasons] == ["* "] * 3
-        assert "It is not due before 03/02/2026 12:00:00 (in 1 d" in reasons[0]
+        assert "It is not due before 03/02/2026 12:00:00 UTC (in 1 d" in reasons[0]
 
     def test_is_wrapped_to_the_terminal(self, alias, monkeypatch):
         monkeypatch.setenv("COLUMNS", "60")
