@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django import template
@@ -9,6 +10,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from jobexec.admin.common.base import bridge_nonce
+from jobexec.admin.common.display import absolute
+from jobexec.admin.dashboard.groups import grouped
 from jobexec.admin.dashboard.view import dashboard
 
 register = template.Library()
@@ -18,6 +21,18 @@ register = template.Library()
 def jobexec_dashboard(context: Any) -> str:
     """The dashboard, for what the user may view."""
     return dashboard(context["request"], context["app_list"])
+
+
+@register.simple_tag
+def jobexec_groups(app_list: Any) -> Any:
+    """The tables in named groups."""
+    return grouped(app_list)
+
+
+@register.filter
+def jobexec_moment(moment: datetime) -> str:
+    """Date, time and zone, as all pages show them."""
+    return absolute(moment)
 
 
 @register.simple_tag(takes_context=True)

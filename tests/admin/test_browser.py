@@ -93,7 +93,7 @@ def test_the_buttons_on_the_page_of_a_job(page, live_server):
     page.click("#jobexec-actions button[value=reschedule]")
     page.fill("input[name=due_date]", "2099-01-01T10:00:00")
     page.click("#jobexec-ask input[type=submit]")
-    page.wait_for_selector("text=1 job is due 01/01/2099 10:00:00.")
+    page.wait_for_selector("text=1 job is due 01/01/2099 10:00:00 UTC.")
     page.click("#jobexec-actions button[value=delete_selected]")
     page.click("#jobexec-ask input[type=submit]")
     page.wait_for_selector("text=1 job deleted.")

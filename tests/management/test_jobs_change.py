@@ -76,7 +76,8 @@ class TestVerbs:
         job = make_job(alias)
         assert jobs("suspend", job.pk, "--until", "+2h", alias=alias) == (
             0,
-            "1 job suspended until 03/01/2026 14:00:00. If it is running, it finishes; only its retry is held back.\n",
+            "1 job suspended until 03/01/2026 14:00:00 UTC. "
+            "If it is running, it finishes; only its retry is held back.\n",
         )
         assert table_of(alias, job) is SuspendedJob
         assert Suspension.objects.using(alias).get().activate_time == NOW + timedelta(hours=2)
@@ -124,7 +125,7 @@ class TestVerbs:
         job = make_job(alias)
         assert jobs("reschedule", job.pk, "--to", "2026-03-02T08:30", alias=alias) == (
             0,
-            "1 job is due 03/02/2026 08:30:00.\n",
+            "1 job is due 03/02/2026 08:30:00 UTC.\n",
         )
         assert reload(alias, job).due_date == datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
 

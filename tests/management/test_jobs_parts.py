@@ -29,6 +29,11 @@ class TestTable:
         assert list(table(COLUMNS, rows, 20)) == ["id  name   n  note", "a   xxxx…  1  yyyyy…"]
         assert list(table(COLUMNS, rows, 14)) == ["id  name     n", "a   xxxxxx…  1"]
 
+    def test_what_is_cut_first(self):
+        columns = [Column("id", least=3, first=True), Column("name", least=3)]
+        assert list(table(columns, [["0123456789", "x" * 12]], 18)) == ["id    name", "012…  xxxxxxxxxxxx"]
+        assert list(table(columns, [["0123456789", "x" * 12]], 13)) == ["id   name", "01…  xxxxxxx…"]
+
     def test_what_must_stay_stays(self):
         assert list(table([Column("id")], [["x" * 30]], 10)) == ["id", "x" * 30]
         assert list(table(COLUMNS, [], 20)) == ["id  name  n  note"]

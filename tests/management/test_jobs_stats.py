@@ -52,7 +52,7 @@ def test_for_people(alias, busy, monkeypatch):
     code, text = jobs("stats", alias=alias)
     lines = text.splitlines()
     assert code == 0
-    assert lines[0] == f"Engine {alias} on 03/01/2026 12:00:00"
+    assert lines[0] == f"Engine {alias} on 03/01/2026 12:00:00 UTC"
     assert lines[1] == "! 1 thread of berlin is stuck: its job is still running after its timeout."
     counts = dict(zip(_cells(lines, "free"), _cells(lines, "free", 1), strict=True))
     assert counts["free"] == "2" and counts["timers"] == "1" and counts["retries"] == "1" and counts["dead"] == "2"

@@ -96,7 +96,6 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         "children",
         "follows",
         "figures",
-        "deadline_exactly",
     )
     fieldsets: ClassVar[Any] = (
         (None, {"fields": (("operation", "state_badge", "progress"), "meant", "asked", "own_jobs")}),
@@ -105,9 +104,10 @@ class BatchAdmin(OperationPermissions, TableAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None or not obj.of_jobs:
-            return self.fieldsets
+            return super().get_fieldsets(request, obj)
         first = ("operation", "state_badge", "progress")
-        return ((None, {"fields": (first, "figures", "children", "follows", "deadline_exactly", "own_jobs")}), _ORIGIN)
+        fields = (first, "figures", "children", "follows", "deadline", "own_jobs")
+        return self.in_words([(None, {"fields": fields}), _ORIGIN])
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm("jobexec.delete_batch")
@@ -214,10 +214,6 @@ class BatchAdmin(OperationPermissions, TableAdmin):
     @admin.display(description=gettext_lazy("follow-ups"))
     def follows(self, batch: Batch) -> str | SafeString:
         return display.json_text(redact_batch(batch)) if batch.arguments else display.NONE
-
-    @admin.display(description=gettext_lazy("deadline"))
-    def deadline_exactly(self, batch: Batch) -> str | SafeString:
-        return display.exact(batch.deadline, display.now(batch))
 
     @admin.display(description=gettext_lazy("started by"))
     def started_by(self, batch: Batch) -> str:

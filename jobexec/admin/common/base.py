@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
@@ -24,6 +24,7 @@ from jobexec.operations.audit import acting
 from jobexec.operations.rows.bury_unreadable import UNREADABLE
 from jobexec.operations.values.operator import Operator
 
+from .in_words import in_words
 from .odd_rows import marking, sentence, surviving
 from .page_links import links_of
 from .paging import CappedPaginator, LightChangeList
@@ -56,6 +57,11 @@ def _parameters(page: ModelAdmin) -> set[str]:
     """The query string parameters that the filters of a list define themselves."""
     filters = [each for each in page.list_filter if isinstance(each, type)]
     return {name for each in filters if (name := getattr(each, "parameter_name", None))}
+
+
+def _renamed(names: Iterable[Any], others: Mapping[str, str]) -> tuple[Any, ...]:
+    """The fields with other names, also in lines of several fields."""
+    return tuple(others.get(each, each) if isinstance(each, str) else _renamed(each, others) for each in names)
 
 
 class _Once:
@@ -92,6 +98,11 @@ class TableAdmin(ModelAdmin):
 
     def __init__(self, model: Any, admin_site: Any) -> None:
         super().__init__(model, admin_site)
+        self.shown_in_list, self.shown_on_page = dict[str, str](), dict[str, str]()
+        for column in self.opts.concrete_fields:
+            for shown, names in zip(in_words(column), (self.shown_in_list, self.shown_on_page), strict=False):
+                names[column.name] = shown.__name__
+                setattr(self, shown.__name__, marking(shown))
         for name in {*self.list_display, *self.readonly_fields}:
             if isinstance(name, str) and name != "__str__" and callable(method := getattr(self, name, None)):
                 setattr(self, name, marking(method))
@@ -150,8 +161,34 @@ class TableAdmin(ModelAdmin):
         return False
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        columns = [field.name for field in self.opts.fields]
-        return [*columns, *(name for name in self.readonly_fields if name not in columns)]
+        return [*self._columns(), *self.shown_on_page.values(), *self._others()]
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        return _renamed(super().get_list_display(request), self.shown_in_list)
+
+    def get_sortable_by(self, request: HttpRequest) -> Any:
+        return _renamed(super().get_sortable_by(request), self.shown_in_list)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.fields or [*self._columns(), *self._others()]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.in_words(super().get_fieldsets(request, obj))
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        helps = {self.shown_on_page.get(field.name, ""): field.help_text for field in self.opts.concrete_fields}
+        return super().get_form(request, obj, change, **{"help_texts": helps, **kwargs})
+
+    def in_words(self, fieldsets: Any, editable: Collection[str] = ()) -> Any:
+        """The fieldsets with dates and flags as all pages show them."""
+        names = {name: shown for name, shown in self.shown_on_page.items() if name not in editable}
+        return [(title, {**each, "fields": _renamed(each["fields"], names)}) for title, each in fieldsets]
+
+    def _columns(self) -> list[str]:
+        return [field.name for field in self.opts.fields]
+
+    def _others(self) -> list[str]:
+        return [name for name in self.readonly_fields if name not in self._columns()]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[LightChangeList]:
         return LightChangeList

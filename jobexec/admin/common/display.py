@@ -68,6 +68,11 @@ def _time(moment: datetime, text: str) -> SafeString:
     )
 
 
+def yes_or_no(flag: Any) -> str:
+    """A flag as a word: Django shows a red cross for False, as if something were wrong."""
+    return _("yes") if flag else _("no")
+
+
 def badge(kind: str, text: Any) -> SafeString:
     """A coloured label. ``kind``: ok, work, wait, warn, bad, off."""
     return format_html('<span class="jobexec-badge jobexec-{}">{}</span>', kind, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
@@ -20,16 +20,6 @@ from jobexec.sensitive import hide
 from . import display
 from .base import TableAdmin
 from .page_links import instance_link
-
-
-def yes_or_no(column: str) -> Callable[[Any, AbstractJob], str]:
-    """A field that shows a flag as a word."""
-
-    @admin.display(description=column.replace("_", " "))
-    def shown(page: Any, job: AbstractJob) -> str:
-        return _("yes") if getattr(job, column) else _("no")
-
-    return shown
 
 
 class CallColumn(TableAdmin):
@@ -72,10 +62,6 @@ class JobColumns(CallColumn):
     def due(self, job: AbstractJob) -> str | SafeString:
         return display.relative(job.due_date, display.now(job))
 
-    @admin.display(description=gettext_lazy("due date"))
-    def due_exactly(self, job: AbstractJob) -> str | SafeString:
-        return display.exact(job.due_date, display.now(job))
-
     @admin.display(description=gettext_lazy("retries"))
     def tries(self, job: AbstractJob) -> SafeString:
         made = _("%(made)d made") % {"made": job.attempts}
@@ -88,10 +74,6 @@ class JobColumns(CallColumn):
     @admin.display(description=gettext_lazy("age"), ordering="-id")
     def age(self, job: AbstractJob) -> SafeString:
         return display.age(job.create_time, display.now(job))
-
-    @admin.display(description=gettext_lazy("create time"))
-    def created_exactly(self, job: AbstractJob) -> str | SafeString:
-        return display.exact(job.create_time, display.now(job))
 
     @admin.display(description=gettext_lazy("state, lock owner"))
     def state_and_owner(self, job: AbstractJob) -> SafeString:
@@ -133,12 +115,6 @@ class JobColumns(CallColumn):
     @admin.display(description=gettext_lazy("received message"))
     def received(self, job: AbstractJob) -> str | SafeString:
         return display.NONE if job.message is None else display.json_text(shown_message(job.message))
-
-    # Django shows a red cross for False, as if something were wrong.
-    exclusively = yes_or_no("exclusive")
-    atomically = yes_or_no("atomic")
-    cancelling = yes_or_no("cancel_requested")
-    suspending = yes_or_no("suspend_requested")
 
     @admin.display(description=gettext_lazy("headers"))
     def headers(self, job: AbstractJob) -> str | SafeString:

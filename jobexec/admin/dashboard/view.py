@@ -68,7 +68,7 @@ def _body(request: HttpRequest, visible: VisibleTables, choice: Choice) -> str:
     lists = engine_of_lists()
     visible.linked = choice.engine == lists
     now = timezone.localtime(clock.now(choice.engine))
-    context = {"choice": choice, "lists": "" if visible.linked else lists, "time": f"{now:%H:%M:%S}", "now": now}
+    context = {"choice": choice, "lists": "" if visible.linked else lists, "time": f"{now:%H:%M:%S %Z}", "now": now}
     try:
         context |= _readable(request, visible, choice)
     except Error as error:  # the page must still work when the database of an engine does not

@@ -93,15 +93,14 @@ class GatewayClientAdmin(TableAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         if obj is None:
             return []
-        return ["name", *_SHOWN, "its_types", "its_tenants", "its_permissions"]
+        return ["name", *_SHOWN, "its_types", "its_tenants", "its_permissions", *self.shown_on_page.values()]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             return [(None, {"fields": ["name", *_ASKED]})]
-        asked = _ASKED
-        if not self.has_change_permission(request, obj):
-            asked = ("its_types", "its_tenants", "its_permissions", "max_requests_per_second", "expiration_time")
-        return [(None, {"fields": [_SHOWN, "name", *asked]})]
+        edits = self.has_change_permission(request, obj)
+        asked = _ASKED if edits else ("its_types", "its_tenants", "its_permissions", *_ASKED[3:])
+        return self.in_words([(None, {"fields": [_SHOWN, "name", *asked]})], _ASKED if edits else ())
 
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None

@@ -65,14 +65,12 @@ class HistoryJobAdmin(JobColumns, OperationPermissions, TableAdmin):
     actions = (WriteNow(), DeleteHistory())
     readonly_fields: ClassVar[Any] = (
         "standing_badge",
-        "due_exactly",
-        "created_exactly",
         "exception_text",
         "stack",
         "arguments",
     )
     fieldsets = (
-        (None, {"fields": (("standing_badge", "due_exactly", "created_exactly"), "handler_type", "id")}),
+        (None, {"fields": (("standing_badge", "due_date", "create_time"), "handler_type", "id")}),
         (gettext_lazy("Last exception"), {"fields": ("exception_text", "stack")}),
         (gettext_lazy("Records"), {"fields": ("arguments",)}),
         (

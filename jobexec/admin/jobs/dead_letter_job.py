@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 from django.contrib import admin
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
@@ -38,14 +36,9 @@ class DeadLetterJobAdmin(JobTableAdmin):
     )
     sortable_by = ("died",)
     ordering = ("-died_at", "-id")
-    own_columns = ("died_exactly",)
-    readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "died_exactly")
+    own_columns = ("died_at",)
     actions = (Rerun(), Requeue(), SetPriority(), Reencrypt(), Delete())
 
     @admin.display(description=_("died"), ordering="died_at")
     def died(self, job: DeadLetterJob) -> str | SafeString:
         return display.relative(job.died_at, display.now(job))
-
-    @admin.display(description=_("died at"))
-    def died_exactly(self, job: DeadLetterJob) -> str | SafeString:
-        return display.exact(job.died_at, display.now(job))

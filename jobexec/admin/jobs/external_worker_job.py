@@ -46,9 +46,9 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
     )
     sortable_by = ("age",)
     ordering = ("-id",)
-    own_columns = ("available_exactly", "leased")
+    own_columns = ("available_at", "leased")
     attempts_fields = (("retries", "attempts", "missed"),)
-    readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "available_exactly", "leased", "missed")
+    readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "leased", "missed")
     actions = (
         Rerun(),
         GiveBack(),
@@ -75,15 +75,11 @@ class ExternalWorkerJobAdmin(JobTableAdmin):
         now = display.now(job)
         return display.relative(job.available_at, now) if job.available_at and job.available_at > now else _("now")
 
-    @admin.display(description=gettext_lazy("available at"))
-    def available_exactly(self, job: ExternalWorkerJob) -> str | SafeString:
-        return display.exact(job.available_at, display.now(job))
-
     @admin.display(description=gettext_lazy("missed deadlines"))
     def missed(self, job: ExternalWorkerJob) -> int:
         return job.lost_runs
 
-    @admin.display(description=gettext_lazy("leased"), boolean=True)
-    def leased(self, job: ExternalWorkerJob) -> bool:
+    @admin.display(description=gettext_lazy("leased"))
+    def leased(self, job: ExternalWorkerJob) -> str:
         """Whether a completion needs a lease token; the token itself is not shown."""
-        return bool(job.lease_token)
+        return display.yes_or_no(job.lease_token)

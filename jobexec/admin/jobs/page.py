@@ -39,18 +39,12 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
     change_form_template = "admin/jobexec/job_page.html"
     readonly_fields: ClassVar[Any] = (
         "state_badge",
-        "due_exactly",
-        "created_exactly",
         "progress",
         "exception_text",
         "stack",
         "arguments",
         "headers",
         "received",
-        "exclusively",
-        "atomically",
-        "cancelling",
-        "suspending",
     )
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -106,8 +100,8 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         failed = obj is None or obj.exception_message or obj.exception_stack
-        return [
-            (None, {"fields": [("state_badge", *self.own_columns, "due_exactly", "created_exactly"), *_OVERVIEW]}),
+        fieldsets = [
+            (None, {"fields": [("state_badge", *self.own_columns, "due_date", "create_time"), *_OVERVIEW]}),
             *([(gettext_lazy("Last exception"), {"fields": ["exception_text", "stack"]})] if failed else []),
             *(
                 [(pgettext_lazy("for jobs that wait", "Message"), {"fields": _MESSAGE})]
@@ -120,6 +114,7 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
             (gettext_lazy("Origin"), {"fields": self._origin(), "classes": [_BELOW, "collapse"]}),
             (gettext_lazy("Internals"), {"fields": _INTERNALS, "classes": [_BELOW, "collapse"]}),
         ]
+        return self.in_words(fieldsets)
 
     def _origin(self) -> Any:
         alike = (("fingerprint", "lost_key"),) if self.opts.model_name == "deadletterjob" else ()
@@ -145,8 +140,8 @@ _OVERVIEW = (
 _MESSAGE = (("waits_for", "waits_for_key", "waits_until"), "received")
 _EXECUTION = (
     ("lock_owner", "lock_expiration_time"),
-    ("exclusively", "atomically", "timeout", "expires_at"),
-    ("cancelling", "suspending"),
+    ("exclusive", "atomic", "timeout", "expires_at"),
+    ("cancel_requested", "suspend_requested"),
 )
 _INTERNALS = (("revision", "rank", "sequence_counter"),)
 _ORIGIN = (

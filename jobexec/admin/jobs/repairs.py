@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from jobexec.exceptions import JobExecError, JobStateError
 from jobexec.executor.execute_now import execute_by_hand
+from jobexec.operations.manage.nodes import living_nodes
 
 from ..common.actions import Action, Outcome
 from ..common.forms import ConfirmForm, ReasonForm, RecalculateForm
@@ -48,11 +49,14 @@ class Unlock(JobAction):
     )
 
     def applies(self, row: Any) -> bool:
-        return bool(row.locked)
+        return bool(row.locked) and not living_nodes(row._state.db).filter(lock_owner=row.lock_owner).exists()
 
 
 class GiveBack(Unlock):
     """Unlock jobs that external workers hold."""
+
+    def applies(self, row: Any) -> bool:
+        return bool(row.locked)
 
     warning = gettext_lazy(
         "Other workers may fetch the jobs immediately, even if the workers that hold them are still working on them: "

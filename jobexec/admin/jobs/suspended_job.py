@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 from django.contrib import admin
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
@@ -39,8 +37,7 @@ class SuspendedJobAdmin(JobTableAdmin):
     )
     sortable_by = ("suspended",)
     ordering = ("-suspended_at", "-id")
-    own_columns = ("suspended_exactly",)
-    readonly_fields: ClassVar[Any] = (*JobTableAdmin.readonly_fields, "suspended_exactly")
+    own_columns = ("suspended_at",)
     actions = (
         Rerun(),
         Activate(),
@@ -58,7 +55,3 @@ class SuspendedJobAdmin(JobTableAdmin):
     @admin.display(description=_("suspended"), ordering="suspended_at")
     def suspended(self, job: SuspendedJob) -> str | SafeString:
         return display.relative(job.suspended_at, display.now(job))
-
-    @admin.display(description=_("suspended at"))
-    def suspended_exactly(self, job: SuspendedJob) -> str | SafeString:
-        return display.exact(job.suspended_at, display.now(job))

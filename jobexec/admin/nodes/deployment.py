@@ -114,7 +114,7 @@ class RegistrationInline(TabularInline):
     """The registrations of a deployment, by node name."""
 
     model = DeploymentRegistration
-    fields = readonly_fields = ("node_name", "registered", "changed_at")
+    fields = readonly_fields = ("node_name", "takes_its_jobs", "changed")
     ordering = ("node_name",)
     extra = 0
     can_delete = False
@@ -124,6 +124,14 @@ class RegistrationInline(TabularInline):
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+    @admin.display(description=gettext_lazy("registered"))
+    def takes_its_jobs(self, registration: DeploymentRegistration) -> str:
+        return display.yes_or_no(registration.registered)
+
+    @admin.display(description=gettext_lazy("changed at"))
+    def changed(self, registration: DeploymentRegistration) -> str | SafeString:
+        return display.exact(registration.changed_at, display.now(registration))
 
 
 @admin.register(Deployment)

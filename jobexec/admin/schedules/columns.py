@@ -25,8 +25,8 @@ from .form import NEVER, placed
 TIMES_SHOWN = 5
 SHOWN = (
     "standing",
-    "next_exactly",
-    "last_exactly",
+    "next_time",
+    "last_time",
     "made",
     "next_times",
     "origin",
@@ -72,14 +72,6 @@ class ScheduleColumns:
     @admin.display(description=gettext_lazy("last time"), ordering="last_time")
     def last(self, row: Schedule) -> str | SafeString:
         return display.relative(row.last_time, display.now(row))
-
-    @admin.display(description=gettext_lazy("next time"))
-    def next_exactly(self, row: Schedule) -> str | SafeString:
-        return display.exact(row.next_time, display.now(row))
-
-    @admin.display(description=gettext_lazy("last time"))
-    def last_exactly(self, row: Schedule) -> str | SafeString:
-        return display.exact(row.last_time, display.now(row))
 
     @admin.display(description=gettext_lazy("fired"))
     def made(self, row: Schedule) -> int:

@@ -115,22 +115,23 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
         if obj is None:
             return ["next_times"]
         fixed = ["name", *(["handler_type"] if obj.from_code else [])]
-        return [*fixed, *SHOWN]
+        return [*fixed, *SHOWN, *self.shown_on_page.values()]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             asked = {"fields": ["name", "handler_type", *_ASKED, "next_times", "enabled"]}
             return [(None, asked), (gettext_lazy("Jobs"), {"fields": _JSON})]
         edits = self.has_change_permission(request, obj)
-        heading = ("standing", "next_exactly", "last_exactly", "made")
+        heading = ("standing", "next_time", "last_time", "made")
         when = ["expression", ("timezone", "misfire"), "next_times"]
         jobs = _JSON if edits else ("arguments", "shown_options")
-        return [
+        fieldsets = [
             (None, {"fields": [heading, "name", "handler_type"]}),
             (gettext_lazy("When"), {"fields": when}),
             (gettext_lazy("Jobs"), {"fields": jobs}),
             (gettext_lazy("Origin"), {"fields": [("origin", "create_time")]}),
         ]
+        return self.in_words(fieldsets)
 
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None

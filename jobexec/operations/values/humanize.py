@@ -36,9 +36,9 @@ def duration(seconds: float | None) -> str:
 
 
 def absolute(moment: datetime) -> str:
-    """Format date and time with seconds in the current time zone."""
+    """Format date and time with seconds in the current time zone, which is named."""
     local = timezone.localtime(moment)
-    return f"{formats.date_format(local, 'SHORT_DATE_FORMAT')} {local:%H:%M:%S}"
+    return f"{formats.date_format(local, 'SHORT_DATE_FORMAT')} {local:%H:%M:%S %Z}"
 
 
 def distance(moment: datetime, reference: datetime) -> str:

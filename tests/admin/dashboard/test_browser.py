@@ -48,6 +48,28 @@ def test_it_refreshes_itself_and_keeps_the_focus(tab):
     assert tab.inner_text("#jobexec-status") == ""
 
 
+def test_the_middle_of_an_axis_is_in_the_middle(tab):
+    traffic(succeeded=9)
+    tab.reload()
+    between = """document.querySelector(".jobexec-flow .jobexec-axis")"""
+    middle = """axis => { const { left, width } = axis.getBoundingClientRect();
+        const label = axis.children[1].getBoundingClientRect();
+        return (label.left + label.width / 2 - left) / width }"""
+    assert tab.evaluate(f"({middle})({between})") == pytest.approx(0.5, abs=0.05)
+
+
+def test_no_table_is_cut_on_a_phone(tab):
+    data.node(name="a-node-with-a-long-name")
+    data.batch()
+    group()
+    tab.set_viewport_size({"width": 400, "height": 900})
+    tab.reload()
+    assert tab.locator(".jobexec-scroll").count() == 3
+    cut = "[...document.querySelectorAll('.jobexec-scroll')].filter(each => each.scrollWidth > each.clientWidth).length"
+    assert tab.evaluate(cut) == 0
+    assert tab.evaluate("getComputedStyle(document.querySelector('[data-label]'), '::before').content") == '"State "'
+
+
 def test_it_is_paused_by_the_keyboard_and_stays_so(tab):
     assert tab.get_attribute("#jobexec-pause", "aria-pressed") == "false"
     tab.focus("#jobexec-pause")

@@ -132,6 +132,18 @@ class TestEmpty:
         assert content.index("jobexec-dashboard-body") < content.index('class="app-jobexec module')
         assert "Dead letter jobs" in content
 
+    def test_each_table_is_in_a_named_group(self, admin, staff):
+        def listed(content):
+            return re.findall(r'<tr class="model-(\w+)', content)
+
+        content = admin.get(PAGE).content.decode()
+        groups = re.findall(r'class="section">([^<]+)<', content)
+        assert groups == ["Jobs", "Failures", "Control", "Executors", "External workers", "Records"]
+        everywhere = admin.get("/admin/").content.decode().partition('class="app-jobexec module')[2]
+        assert sorted(listed(content)) == sorted(listed(everywhere.partition("</table>")[0]))
+        few = staff("view_incident", "view_timerjob", view=False).get(PAGE).content.decode()
+        assert re.findall(r'class="section">([^<]+)<', few) == ["Jobs", "Failures"]
+
     def test_other_apps_have_none(self, admin):
         assert "jobexec-dashboard" not in admin.get("/admin/auth/").content.decode()
 

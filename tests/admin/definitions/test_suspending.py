@@ -92,7 +92,7 @@ def test_definitions_tell_that_they_are_suspended(admin):
     admin.act(JobDefinition, "suspend", [pay], include_jobs="on")
     assert SuspendedJob.objects.get().pk == job.pk
     response = admin.act(JobDefinition, "activate", [pay], at="2099-07-01T10:00:00")
-    assert admin.told(response)[-1] == ("success", "The suspension of 1 definition ends 07/01/2099 10:00:00.")
+    assert admin.told(response)[-1] == ("success", "The suspension of 1 definition ends 07/01/2099 10:00:00 UTC.")
     response = admin.act(JobDefinition, "activate", [pay])
     assert admin.told(response)[-1] == ("success", "1 definition activated.")
     assert Job.objects.get().pk == job.pk

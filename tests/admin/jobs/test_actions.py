@@ -110,7 +110,7 @@ def test_reschedule(admin, settings):
     settings.TIME_ZONE = "Europe/Berlin"
     job = data.make(Job)
     response = admin.act(Job, "reschedule", [job], due_date="2099-07-01T10:00:00")
-    assert admin.told(response) == [("success", "1 job is due 07/01/2099 10:00:00.")]
+    assert admin.told(response) == [("success", "1 job is due 07/01/2099 10:00:00 CEST.")]
     assert TimerJob.objects.get().due_date == datetime(2099, 7, 1, 8, tzinfo=UTC)
 
 
@@ -247,7 +247,7 @@ def test_suspend_with_dates_in_the_current_time_zone(admin, settings):
     asked = admin.act(Job, "suspend", [job], answered=False)
     assert asked.content.count(b"In the time zone Europe/Berlin.") == 2
     response = admin.act(Job, "suspend", [job], at="2099-07-01T10:00:00", until="2099-07-02T10:00:00")
-    dates = "from 07/01/2099 10:00:00 until 07/02/2099 10:00:00"
+    dates = "from 07/01/2099 10:00:00 CEST until 07/02/2099 10:00:00 CEST"
     assert admin.told(response)[0][1].startswith(f"1 job suspended {dates}.")
     suspension = Suspension.objects.get()
     assert (suspension.scope, suspension.value) == (SuspensionScope.JOB, str(job.pk))
@@ -258,8 +258,8 @@ def test_suspend_with_dates_in_the_current_time_zone(admin, settings):
     assert [(entry.object_id, entry.new_value) for entry in audit_log()] == [(str(job.pk), dated)]
     page = admin.get(list_url(Suspension)).content.decode()
     assert "planned" in page
-    assert "07/01/2099 10:00:00" in page
-    assert "07/02/2099 10:00:00" in page
+    assert "07/01/2099 10:00:00 CEST" in page
+    assert "07/02/2099 10:00:00 CEST" in page
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_a_suspension_can_be_given_an_end(admin, settings):
     now, later = Suspension.objects.order_by("pk")
     response = admin.act(Suspension, "lift", [now, later], at="2099-07-01T10:00:00")
     told = admin.told(response)
-    assert told[0] == ("success", "1 suspension ends 07/01/2099 10:00:00.")
+    assert told[0] == ("success", "1 suspension ends 07/01/2099 10:00:00 CEST.")
     assert told[1][1].startswith("1 suspension skipped: at: expected a time after the suspension begins")
     assert SuspendedJob.objects.get().pk == job.pk
     assert Suspension.objects.get(pk=now.pk).activate_time == datetime(2099, 7, 1, 8, tzinfo=UTC)

@@ -28,17 +28,20 @@ from jobexec.redaction import load_calls
 
 from .screen import Screen
 from .table import Cell, Column
+from .text import MORE
 
 #: The lease token proves that a worker was the last to fetch the job, so only that worker may know it.
 SECRET = ("lease_token",)
+#: The characters of an id that are the millisecond of its creation, with their hyphen.
+LEAST = 13
 
 
-def columns() -> list[Column]:
+def columns(jobs: Sequence[AbstractJob]) -> list[Column]:
     """The columns of a list of jobs (retries left, attempts made, ...); a narrow terminal shows the important ones."""
     return [
-        Column(_("id")),
+        Column(_("id"), least=telling([str(job.pk) for job in jobs]) + len(MORE), first=True),
         Column(_("state"), least=8),
-        Column(_("call"), least=14),
+        Column(_("call"), least=28),
         Column(_("due"), extra=2),
         Column(_("age"), right=True, extra=3),
         Column(_("left"), right=True, extra=4),
@@ -47,8 +50,13 @@ def columns() -> list[Column]:
         Column(_("priority"), right=True, extra=7),
         Column(_("process instance"), least=10, keep_end=True, extra=6),
         Column(_("held by"), least=8, extra=8),
-        Column(_("last exception"), least=14, extra=1),
+        Column(_("last exception"), least=18, extra=1),
     ]
+
+
+def telling(ids: Sequence[str]) -> int:
+    """How many characters of these ids tell them apart; at least those of the millisecond that an id begins with."""
+    return next(length for length in range(LEAST, 37) if len({id[:length] for id in ids}) == len(set(ids)))
 
 
 def cells(job: AbstractJob, call: str, holder: str, now: datetime, style: Any) -> list[Cell | str]:
@@ -82,7 +90,7 @@ def show_rows(screen: Screen, jobs: Sequence[AbstractJob], now: datetime, indent
     rows = [
         cells(job, calls.get(job.pk, job.handler_type), holders.get(job.pk, NONE), now, screen.style) for job in jobs
     ]
-    screen.table(columns(), rows, indent)
+    screen.table(columns(jobs), rows, indent)
 
 
 def standing(job: AbstractJob, style: Any) -> tuple[str, Any]:

@@ -17,6 +17,7 @@ Paint: TypeAlias = Callable[[str], str]
 class Column:
     """A column. ``least``: it may be cut to this many characters, at its beginning if ``keep_end``; 0: never cut.
 
+    ``first``: it is cut to its least before others are cut at all.
     ``extra``: the column is left out if there is no room, the highest number first; 0: always shown.
     """
 
@@ -25,6 +26,7 @@ class Column:
     least: int = 0
     keep_end: bool = False
     extra: int = 0
+    first: bool = False
 
 
 class Cell(NamedTuple):
@@ -66,7 +68,7 @@ def _fitting(columns: Sequence[Column], natural: Sequence[int], width: int | Non
 
 
 def _widths(columns: Sequence[Column], natural: Sequence[int], width: int | None) -> list[int]:
-    """Cut the widest columns that may be cut, until all fit."""
+    """Cut the columns that may be cut until all fit: those that come first, then the widest."""
     widths = list(natural)
     if width is None:
         return widths
@@ -74,7 +76,7 @@ def _widths(columns: Sequence[Column], natural: Sequence[int], width: int | None
         able = [at for at, column in enumerate(columns) if column.least and widths[at] > column.least]
         if not able:
             break
-        widths[max(able, key=widths.__getitem__)] -= 1
+        widths[max(able, key=lambda at: (columns[at].first, widths[at]))] -= 1
     return widths
 
 
