@@ -67,6 +67,19 @@ def test_files_of_apps_are_deployed(alias, found, folder):
     assert {id for id, _ in found()} == {"jobexec.W019", "jobexec.E024"}
 
 
+def test_a_file_that_is_deployed_is_not_read_again(alias, found, folder, monkeypatch):
+    first, second = (process(around(f'<task id="x" name="{name}"/>')) for name in "ab")
+    (folder / "order.bpmn").write_bytes(first)
+    deploy(*deploying.files_of_apps(), using=alias)
+    with monkeypatch.context() as without:
+        without.setattr("jobexec.processes.xml.read", None)
+        assert found() == []
+    deploy(("order.bpmn", second), using=alias)
+    assert [id for id, _ in found()] == ["jobexec.W020"]  # the content was deployed, and is not the latest
+    deploy(*deploying.files_of_apps(), using=alias)
+    assert found() == []
+
+
 def test_without_a_database_or_its_tables_there_is_nothing_to_check(alias, monkeypatch, folder):
     (folder / "order.bpmn").write_bytes(process(SERVICE))
     assert checks.check_files(databases=None) == checks.check_definitions(databases=[]) == []
