@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -109,14 +110,40 @@ def check_json(name: str, value: Any) -> None:
 
 
 def first_fault(value: Any, encode: Callable[[Any], object]) -> tuple[str, Any]:
-    """The path to the innermost part of a value that ``encode`` refuses, as ``['lines'][0]``, and that part."""
-    path, part = "", value
-    for _ in range(MAX_DEPTH):
-        found = next((each for each in _parts(part) if _refuses(encode, each[1])), None)
-        if found is None:
-            return path, part
-        path, part = f"{path}[{shown(found[0])}]", found[1]
-    return "", value
+    """The path to the innermost part of a value that ``encode`` refuses, as ``['lines'][0]``, and that part.
+
+    In one pass: a client may send a number that is no JSON, such as 1e999, deep in a million others.
+    """
+    try:
+        found = _fault(value, encode, MAX_DEPTH)
+    except RecursionError:  # it is nested deeper, or contains itself
+        found = None
+    keys, part = found or ([], value)
+    return "".join(f"[{shown(key)}]" for key in reversed(keys)), part
+
+
+def _fault(value: Any, encode: Callable[[Any], object], levels: int) -> tuple[list[Any], Any] | None:
+    """The keys that lead to it, the innermost first, and the part itself."""
+    if _is_plain(value):
+        return None
+    if not levels:
+        raise RecursionError
+    for key, part in _parts(value):
+        if (found := _fault(part, encode, levels - 1)) is not None:
+            found[0].append(key)
+            return found
+    # What may be wrong with it itself: the keys of a mapping, or a value without parts.
+    if isinstance(value, list | tuple) or (type(value) is dict and all(map(_is_plain, value))):
+        return None
+    return ([], value) if _refuses(encode, dict.fromkeys(value) if type(value) is dict else value) else None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is certainly JSON, without asking the encoder."""
+    kind = type(value)
+    if kind is int:
+        return value.bit_length() <= 64  # type: ignore[no-any-return]  # very long ones cannot be written
+    return kind is str or kind is bool or value is None or (kind is float and isfinite(value))
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]]:

@@ -191,7 +191,7 @@ def _instructions(request: pb.ModifyProcessInstanceRequest) -> dict[str, Any]:
         for each in request.activateInstructions
     ]
     if not all(each.elementId.strip() for each in request.activateInstructions):
-        raise BadRequest("activateInstructions: expected the elementId of each, got a blank text.")
+        raise BadRequest("activateInstructions: expected the elementId of each, got a blank string.")
     terminated = [
         {"elementInstanceKey": each.elementInstanceKey, "elementId": ""} for each in request.terminateInstructions
     ]
