@@ -4,8 +4,10 @@ import os
 import socket
 import sys
 import threading
+from io import StringIO
 
 import pytest
+from django.core.management.base import SystemCheckError
 
 from jobexec.clock import FrozenClock
 from jobexec.executor.process import control_pipe
@@ -14,6 +16,7 @@ from jobexec.executor.process.control_pipe import Downward, Upward
 from jobexec.executor.process.report import Report
 from jobexec.executor.process.shutdown import Shutdown
 from jobexec.executor.process.supervisor import Supervisor
+from jobexec.management.commands import runjobexecutor
 from tests.support.waiting import TIMEOUT, until
 
 REPORT = """
@@ -263,3 +266,15 @@ def test_a_variable_that_is_not_from_a_supervisor(monkeypatch, value):
     if above is not None:
         above.tell(Report())
         assert (above.gone, above.order()) == (True, None)
+
+
+@pytest.mark.parametrize("supervised", [False, True])
+def test_a_child_repeats_no_warnings_of_the_checks(settings, monkeypatch, supervised):
+    monkeypatch.setattr(runjobexecutor, "supervisor", lambda: Upward(1, None) if supervised else None)
+    command = runjobexecutor.Command(stderr=StringIO())
+    settings.JOBEXECUTOR = {}
+    command.check(tags=["jobexec"])
+    assert command.stderr.getvalue().count("jobexec.W018") == (0 if supervised else 1)
+    settings.JOBEXEC = {"THREADS": 0}
+    with pytest.raises(SystemCheckError, match="THREADS"):
+        command.check(tags=["jobexec"])
