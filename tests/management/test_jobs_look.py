@@ -11,6 +11,7 @@ from django.db import connections
 from jobexec import clock
 from jobexec.clock import FrozenClock
 from jobexec.management.commands.jobs import Command
+from jobexec.management.jobs.actions import ACTIONS
 from jobexec.models import (
     JOB_TABLES,
     DeadLetterJob,
@@ -281,6 +282,17 @@ def test_a_word_that_is_none_gets_the_one_that_is_meant(capsys):
         with pytest.raises(SystemExit) as ended:
             Command().run_from_argv(["manage.py", "jobs", *arguments])
         assert ended.value.code == 2 and f"Did you mean '{meant}'?" in capsys.readouterr().err
+
+
+def test_without_an_action_it_lists_them(capsys):
+    with pytest.raises(SystemExit) as ended:
+        Command().run_from_argv(["manage.py", "jobs"])
+    told = capsys.readouterr()
+    listed = [line.split("  ", 1)[0] for line in told.err.splitlines()]
+    assert (ended.value.code, told.out) == (2, "")
+    assert told.err.startswith("usage: manage.py jobs ACTION [options]\n")
+    assert set(ACTIONS) <= set(listed)
+    assert "List jobs, oldest first." in told.err and "--pythonpath" not in told.err
 
 
 class TestBeginnings:

@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError, router
+from django.core.management.color import no_style
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, router
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob, InvalidQuery, InvalidSettings, JobExecError, NodeRefused
@@ -18,9 +19,12 @@ from jobexec.management.jobs.actions import ACTIONS, add_options
 from jobexec.management.jobs.arguments.meant import with_suggestion
 from jobexec.management.jobs.output.outcome import operator
 from jobexec.management.jobs.output.screen import Exit, Screen, usage
+from jobexec.management.jobs.output.table import Column
 from jobexec.management.jobs.stats.top import watch
 from jobexec.models import Job
 from jobexec.operations.audit import acting
+
+_MORE_HELP = "manage.py jobs ACTION --help lists the options of an action."
 
 
 class Parser(CommandParser):
@@ -42,13 +46,16 @@ class Command(BaseCommand):
         return parser
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        groups = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
+        groups = parser.add_subparsers(dest="action", metavar="ACTION", parser_class=Parser)
         for action in ACTIONS.values():
             group = groups.add_parser(action.name, help=action.help, description=action.help)
             group.usage = f"{group.prog} [options]{action.positionals}"
             add_options(group, action)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["action"] is None:
+            self._say_actions()
+            sys.exit(Exit.USAGE)
         try:
             code = self._run(options)
             self.stdout.flush()
@@ -66,6 +73,14 @@ class Command(BaseCommand):
             raise CommandError("Interrupted.", returncode=130) from None
         if code:
             sys.exit(code)
+
+    def _say_actions(self) -> None:
+        """Write the short help: a line for each action. Not to stdout, where a script expects the result of one."""
+        screen = Screen.of(self.stderr, no_style(), DEFAULT_DB_ALIAS, json=False)
+        rows = [[action.name, action.help] for action in ACTIONS.values()]
+        actions = screen.lines([Column("ACTION"), Column("", least=10)], rows)
+        text = "\n".join(["usage: manage.py jobs ACTION [options]", "", *actions, "", _MORE_HELP])
+        self.stderr.write(text, str)
 
     def _run(self, options: dict[str, Any]) -> int:
         using = options["database"] or router.db_for_write(Job)
