@@ -184,10 +184,17 @@ def has_argument(arguments: Any, values: Sequence[Any], name: str | None = None)
 
 def load_calls(jobs: Sequence[AbstractJob], using: str) -> dict[UUID, str]:
     """The calls of jobs that were loaded without their arguments, by their ids; one statement for each table."""
+    ids: dict[type[AbstractJob], list[UUID]] = {}
+    for job in jobs:
+        ids.setdefault(type(job), []).append(job.pk)
+    return calls_among((table._base_manager.using(using).filter(pk__in=ids[table]) for table in ids), using)
+
+
+def calls_among(parts: Iterable[QuerySet[Any]], using: str) -> dict[UUID, str]:
+    """The calls of these rows of job tables, by their ids: one statement for each table, and those of ``calls_of``."""
     found: dict[UUID, str] = {}
-    for table in {type(job) for job in jobs}:
-        rows = table._base_manager.using(using).filter(pk__in=[job.pk for job in jobs if type(job) is table])
-        wanted = with_short_arguments(rows.only("pk", "handler_type", "type"))
+    for rows in parts:
+        wanted = with_short_arguments(rows.only("pk", "handler_type", "job_key"))
         found |= {row.pk: text for row, text in calls_of(list(wanted), using)}
     return found
 

@@ -1,13 +1,16 @@
 """Staff users with exactly the permissions that a test names, and how to run an action as one."""
 
 from collections.abc import Callable, Iterator
+from html import unescape
 from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.contrib.messages import get_messages
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from jobexec import models
@@ -48,6 +51,18 @@ def list_url(table: type[Any]) -> str:
 
 def page_url(row: Any) -> str:
     return reverse(f"admin:jobexec_{row._meta.model_name}_change", args=[row.pk])
+
+
+def called(text: str) -> list[str]:
+    """The calls of the rows of a page."""
+    return [unescape(cell.split('"', 1)[0]) for cell in text.split('<span class="jobexec-call" title="')[1:]]
+
+
+def statements_of(client: Client, url: str) -> int:
+    """How many statements a page costs."""
+    with CaptureQueriesContext(connection) as captured:
+        client.get(url)
+    return len(captured)
 
 
 class Staff(Client):

@@ -79,8 +79,12 @@ def badge(kind: str, text: Any) -> SafeString:
 
 
 def call(handler_type: str, text: str, tenant: str = "", exception: str = "") -> SafeString:
-    """A call, ``charge_card(order_id=17)``, cut if it is long; below it its module, its tenant and its exception."""
-    module = handler_type.rpartition(".")[0]
+    """A call, ``charge_card(order_id=17)``, cut if it is long; below it its module, its tenant and its exception.
+
+    Without a text, as for a job that is gone, the name of the handler.
+    """
+    module, _dot, name = handler_type.rpartition(".")
+    text = text or name or handler_type
     where = [handler(module)] if module else []
     where += [format_html("{}", _("tenant %(tenant)s") % {"tenant": tenant})] if tenant else []
     parts = [format_html('<span class="jobexec-call" title="{}">{}</span>', text, _cut(text, LONGEST_CALL))]

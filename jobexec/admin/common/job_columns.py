@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.admin import AdminSite
 from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from jobexec.models import AbstractJob, BlockedJob, DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
+from jobexec.models import (
+    JOB_TABLES,
+    AbstractJob,
+    BlockedJob,
+    DeadLetterJob,
+    ExternalWorkerJob,
+    Job,
+    SuspendedJob,
+    TimerJob,
+)
+from jobexec.operations.targets.lookup import find_states
 from jobexec.operations.values.messages import shown_message
-from jobexec.redaction import calls_of, redact, redact_job, with_short_arguments
+from jobexec.redaction import calls_among, calls_of, redact, redact_job, with_short_arguments
 from jobexec.sensitive import hide
 
 from . import display
@@ -38,6 +51,25 @@ class CallColumn(TableAdmin):
     def handler(self, row: Any) -> SafeString:
         exception = getattr(row, "exception_message", "")
         return display.call(row.handler_type, row.call, row.tenant_id, exception)
+
+
+def visible_calls(request: HttpRequest, site: AdminSite, ids: Collection[UUID], using: str) -> dict[UUID, str]:
+    """The calls of jobs in whatever tables they are, without those that the user may not view and those that are gone.
+
+    At most one statement to find them, one for each table in which there are some, and those of :func:`calls_of`.
+    """
+    admins = {table: site._registry.get(table) for table in JOB_TABLES}
+    visible = {
+        table: found
+        for table, found in admins.items()
+        if isinstance(found, TableAdmin) and found.has_view_permission(request)
+    }
+    ids_in: dict[type[AbstractJob], list[UUID]] = {}
+    for id, table in find_states(ids, using).items() if ids and visible else ():
+        if table in visible:
+            ids_in.setdefault(table, []).append(id)
+    rows = (visible[table].get_queryset(request).using(using).filter(pk__in=found) for table, found in ids_in.items())
+    return calls_among(rows, using)
 
 
 class JobColumns(CallColumn):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +22,7 @@ from ..common.actions import Action, Outcome, RowAction
 from ..common.base import TableAdmin
 from ..common.forms import AnnotationForm, RetriesForm
 from ..common.incident_columns import incident_badge
+from ..common.job_columns import visible_calls
 from ..common.page_links import instance_link
 from ..common.permissions import OperationPermissions
 from ..common.tenancy import COLUMN
@@ -117,15 +118,22 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
     ) -> tuple[QuerySet[Any], bool]:
         return search.search(queryset, search_term, "job_id"), False
 
+    def complete_shown(self, request: HttpRequest, rows: Sequence[Any]) -> None:
+        super().complete_shown(request, rows)
+        ids = {row.job_id for row in rows if row.job_id is not None}
+        calls = visible_calls(request, self.admin_site, ids, rows[0]._state.db or "default") if ids else {}
+        for row in rows:
+            row.call = calls.get(row.job_id, "")
+
     @admin.display(description=gettext_lazy("state"))
     def state_badge(self, incident: Incident) -> SafeString:
         return incident_badge(incident)
 
     @admin.display(description=gettext_lazy("handler"))
     def handler(self, incident: Incident) -> SafeString:
-        name = incident.resource or incident.handler_type.rpartition(".")[2]
-        module = "" if incident.resource else incident.handler_type
-        return display.call(module, name or incident.handler_type, incident.tenant_id, incident.message)
+        handler = "" if incident.resource else incident.handler_type
+        text = incident.resource or vars(incident).get("call", "")
+        return display.call(handler, text, incident.tenant_id, incident.message)
 
     @admin.display(description=gettext_lazy("job"))
     def job_link(self, incident: Incident) -> SafeString:

@@ -15,6 +15,7 @@ from django.db.models import CharField, QuerySet, Value
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.dateparse import parse_datetime
 from django.utils.formats import number_format
+from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -42,7 +43,7 @@ from ..common.actions import meant_jobs
 from ..common.batching import BATCH_ABOVE
 from ..common.incident_columns import incident_badge
 from ..common.instance_pages import INSTANCE_PAGES
-from ..common.job_columns import state_badge
+from ..common.job_columns import state_badge, visible_calls
 from ..common.job_log_columns import log_badge
 from ..common.page_links import instance_url
 from ..common.paging import CappedCount
@@ -75,6 +76,7 @@ class _Instance(Page):
         super().__init__(request, site, using)
         self.instance, self.tenant = instance, tenant
         self.now = clock.now(using)
+        self.calls: dict[UUID, str] = {}
 
     def rows(self, table: type[Any]) -> QuerySet[Any] | None:
         """The rows of the instance that the user may see in this table."""
@@ -91,9 +93,12 @@ class _Instance(Page):
             raise PermissionDenied
         entries = [] if log is None else list(log.defer("exception_stack").order_by("-pk")[: LOG_SHOWN + 1])
         entries.sort(key=lambda entry: entry.timestamp, reverse=True)  # of several nodes, written in groups
-        jobs, incidents, links = self.jobs(), self.incidents(), self.links()
-        if self.tenants is not None and not (entries or jobs or incidents):
+        found, opened, links = self.job_rows(), self.incident_rows(), self.links()
+        if self.tenants is not None and not (entries or found or opened):
             raise Http404  # the same answer for instances that never existed and for those of other tenants
+        named = {row.pk for row in found or ()} | {each.job_id for each in (*entries, *(opened or ())) if each.job_id}
+        self.calls = visible_calls(self.request, self.site, named, self.using)
+        jobs = None if found is None else [self.job(row) for row in found]
         return self.render(
             "admin/jobexec/pages/instance.html",
             _("Process instance %(id)s") % {"id": self.instance},
@@ -105,7 +110,7 @@ class _Instance(Page):
                 "may_cancel": self.may("cancel_job") and not links and any(each["waits"] for each in jobs or []),
                 "jobs": None if jobs is None else jobs[:JOBS_SHOWN],
                 "lists": self.lists(),
-                "incidents": incidents,
+                "incidents": None if opened is None else [self.incident(each) for each in opened],
                 "log": None if log is None else [self.entry(each) for each in entries[:LOG_SHOWN]],
                 "more_log": len(entries) > LOG_SHOWN,
                 "log_url": self.visible.list(JobLog, q=self.instance),
@@ -118,7 +123,11 @@ class _Instance(Page):
         found = (page(self.request, self.site, self.instance, self.using) for page in INSTANCE_PAGES)
         return [link for link in found if link is not None]
 
-    def jobs(self) -> list[dict[str, Any]] | None:
+    def call(self, handler_type: str, job: UUID | None) -> SafeString:
+        """The call of a job; only its handler if the job is gone."""
+        return display.call(handler_type, self.calls.get(job, "") if job else "")
+
+    def job_rows(self) -> list[Any] | None:
         """The first jobs of all tables, in one statement without an order over all: there may be very many."""
         tables = [(table, self.rows(table)) for table in JOB_TABLES]
         parts = [
@@ -132,21 +141,22 @@ class _Instance(Page):
             return None
         first, *others = parts
         found = list((first.union(*others, all=True) if others else first)[: JOBS_SHOWN + 1])
-        rows = [self.job(*each) for each in found]
-        return sorted(rows, key=lambda each: str(each["id"]))
+        return sorted((self._row(*each) for each in found), key=lambda row: str(row.pk))
 
-    def job(self, state: str, *values: Any) -> dict[str, Any]:
+    def _row(self, state: str, *values: Any) -> Any:
         table = next(table for table in JOB_TABLES if table.state == state)
         row = table(**dict(zip(("id", *_COLUMNS[1:]), values, strict=True)))
         row._state.db = self.using
         if isinstance(row, ExternalWorkerJob):
             row.available_at = row.due_date
+        return row
+
+    def job(self, row: Any) -> dict[str, Any]:
         return {
-            "id": row.pk,
             "link": display.job_link(row.pk, self.site.name),
-            "handler": display.handler(row.handler_type),
+            "handler": self.call(row.handler_type, row.pk),
             "badge": state_badge(row),
-            "waits": table in WAITING_TABLES,
+            "waits": type(row) in WAITING_TABLES,
             "lock": display.lock_owner(row.lock_owner),
             "due": display.relative(row.due_date, self.now),
             "attempts": row.attempts,
@@ -165,29 +175,26 @@ class _Instance(Page):
                 found.append({"name": name, "count": count, "url": self.visible.list(table, q=self.instance)})
         return found
 
-    def incidents(self) -> list[dict[str, Any]] | None:
-        rows, admin = self.rows(Incident), self.admin(Incident)
-        if rows is None or admin is None:
-            return None
-        found = rows.order_by("-timestamp")[:INCIDENTS_SHOWN]
-        return [
-            {
-                "url": admin.page_url(each.pk),
-                "badge": incident_badge(each),
-                "handler": display.handler(each.handler_type),
-                "time": display.relative(each.timestamp, self.now),
-                "message": display.shortened(each.message, 120),
-                "open": each.state == IncidentState.OPEN,
-                "annotation": each.annotation,
-            }
-            for each in found
-        ]
+    def incident_rows(self) -> list[Incident] | None:
+        rows = self.rows(Incident)
+        return None if rows is None else list(rows.order_by("-timestamp")[:INCIDENTS_SHOWN])
+
+    def incident(self, incident: Incident) -> dict[str, Any]:
+        return {
+            "url": self.visible.page(Incident, incident.pk),
+            "badge": incident_badge(incident),
+            "handler": self.call(incident.handler_type, incident.job_id),
+            "time": display.relative(incident.timestamp, self.now),
+            "message": display.shortened(incident.message, 120),
+            "open": incident.state == IncidentState.OPEN,
+            "annotation": incident.annotation,
+        }
 
     def entry(self, entry: JobLog) -> dict[str, Any]:
         return {
             "time": display.absolute(entry.timestamp),
             "badge": log_badge(entry),
-            "handler": display.handler(entry.handler_type),
+            "handler": self.call(entry.handler_type, entry.job_id),
             "job": display.job_link(entry.job_id, self.site.name),
             "attempt": entry.attempt or "",
             "node": entry.node,
@@ -216,7 +223,7 @@ class _Instance(Page):
             "rows": [
                 {
                     "job": display.job_link(job, self.site.name),
-                    "handler": display.handler(handler),
+                    "handler": self.call(handler, job),
                     "bars": gantt.drawn(found, axis, "; ".join(bar.tip for bar in found)),
                 }
                 for job, (handler, found) in shown

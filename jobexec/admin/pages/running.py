@@ -19,6 +19,7 @@ from jobexec.models import ExecutorNode, Job, JobProgress, SuspensionScope
 from jobexec.operations.overview import NODES_SHOWN
 
 from ..common import display, node_columns
+from ..common.job_columns import visible_calls
 from ..common.page_links import subject_url
 from .base import Page
 
@@ -32,13 +33,15 @@ def running_view(request: HttpRequest, site: AdminSite) -> HttpResponse:
         raise PermissionDenied
     now = clock.now(page.using)
     rows = list(ExecutorNode.objects.using(page.using).told_apart().order_by("name", "start_time", "id")[:NODES_SHOWN])
-    said = _progress(page.using, [each for row in rows for each in _reported(row)])
+    reported = [each for row in rows for each in _reported(row)]
+    said = _progress(page.using, reported)
+    calls = visible_calls(request, site, {UUID(str(each["job"])) for each in reported}, page.using)
     return page.render(
         # The script that keeps it fresh asks for the changing part.
         f"admin/jobexec/pages/{'running_body' if 'body' in request.GET else 'running'}.html",
         _("Running now"),
         {
-            "nodes": [_node(page, row, said, now) for row in rows],
+            "nodes": [_node(page, row, said, calls, now) for row in rows],
             "categories": _categories(page),
             "now": now,
             "seconds": REFRESH_SECONDS,
@@ -77,9 +80,11 @@ def _progress(using: str, reported: list[dict[str, Any]]) -> dict[str, tuple[int
     return {str(job): (done, total) for job, done, total in rows} if ids else {}
 
 
-def _node(page: Page, row: ExecutorNode, said: dict[str, tuple[int, int | None]], now: datetime) -> dict[str, Any]:
+def _node(
+    page: Page, row: ExecutorNode, said: dict[str, tuple[int, int | None]], calls: dict[UUID, str], now: datetime
+) -> dict[str, Any]:
     left = row.lease_expiration_time - now
-    jobs = [_job(page, each, said, now) for each in _reported(row)] if page.admin(Job) is not None else None
+    jobs = [_job(page, each, said, calls, now) for each in _reported(row)] if page.admin(Job) is not None else None
     nodes = page.admin(ExecutorNode)
     return {
         "name": row.label,
@@ -94,18 +99,25 @@ def _node(page: Page, row: ExecutorNode, said: dict[str, tuple[int, int | None]]
     }
 
 
-def _job(page: Page, each: dict[str, Any], said: dict[str, tuple[int, int | None]], now: datetime) -> dict[str, Any]:
+def _job(
+    page: Page,
+    each: dict[str, Any],
+    said: dict[str, tuple[int, int | None]],
+    calls: dict[UUID, str],
+    now: datetime,
+) -> dict[str, Any]:
+    id = UUID(str(each["job"]))
     since = parse_datetime(str(each.get("since", "")))
     done, total = said.get(str(each["job"]), (None, None))
     handler = str(each.get("handler", ""))
     progress: Any = display.NONE
     if done is not None:
         progress = display.load(done, total) if total else _("%d done") % done
-    url = subject_url(page.site.name, "handler", handler)
+    url, call = subject_url(page.site.name, "handler", handler), display.call(handler, calls.get(id, ""))
     return {
         "thread": str(each.get("thread") or _("event loop")),
-        "job": display.job_link(UUID(str(each["job"])), page.site.name),
-        "handler": display.link(url, display.handler(handler)) if url else display.handler(handler),
+        "job": display.job_link(id, page.site.name),
+        "handler": display.link(url, call) if url else call,
         "category": each.get("category", ""),
         "since": display.NONE if since is None else display.age(since, now),
         "progress": progress,

@@ -11,7 +11,7 @@ from jobexec.operations.resources.breaker import open_breaker
 from tests.support.audit import audit_log
 
 from .. import data
-from ..conftest import list_url, page_url
+from ..conftest import called, list_url, page_url, statements_of
 
 
 def shown(response):
@@ -26,6 +26,22 @@ def test_the_list_shows_open_incidents_unless_told_otherwise(admin):
     assert shown(admin.get(list_url(Incident), {"state__exact": "open"})) == [opened.pk]
     assert shown(admin.get(list_url(Incident), {"state__exact": "resolved"})) == [resolved.pk]
     assert shown(admin.get(list_url(Incident), {"state__exact": "all"})) == [opened.pk, resolved.pk]
+
+
+def test_rows_are_told_apart_by_the_calls_of_their_jobs(admin, staff):
+    job = data.dead_letter(handler_configuration={"kwargs": {"order_id": 17, "card_password": "hush"}})
+    data.incident(job)
+    gone = data.incident(data.dead_letter())
+    DeadLetterJob.objects.get(pk=gone.job_id).delete()
+    open_breaker_incident("default", "bank", "5 failures in 60 s")
+    calls = ["bank", "charge_card", "charge_card(order_id=17, card_password=●●●)"]
+    assert sorted(called(admin.get(list_url(Incident)).content.decode())) == calls
+    seen = staff("view_incident", view=False).get(list_url(Incident)).content.decode()
+    assert sorted(called(seen)) == ["bank", "charge_card", "charge_card"], "without the permission to view the job"
+    statements = statements_of(admin, list_url(Incident))
+    for number in range(5):
+        data.incident(data.dead_letter(handler_configuration={"kwargs": {"order_id": number}}))
+    assert statements_of(admin, list_url(Incident)) == statements
 
 
 def test_annotate(admin):

@@ -26,10 +26,11 @@ from jobexec.operations.reports.meters import flush_meters
 from jobexec.operations.reports.subjects import counts_of_subjects
 from jobexec.operations.values.histogram import KEYS
 from tests.admin import data
-from tests.admin.conftest import list_url, page_url
+from tests.admin.conftest import called, list_url, page_url, statements_of
 
 HANDLER = "shop.jobs.charge_card"
 INSTANCE = "order-4711"
+CALL = {"kwargs": {"order_id": 17, "card_password": "hush"}}
 
 
 def subject(kind, name, **query):
@@ -139,6 +140,19 @@ class TestInstance:
         operations.suspend(process_instance_id=INSTANCE)
         assert page_url(Suspension.objects.get()) in text_of(admin, instance())
 
+    def test_its_rows_are_told_apart_by_their_calls(self, admin, staff):
+        dead = data.dead_letter_with_log()
+        dead.handler_configuration = CALL
+        dead.save()
+        data.incident(dead)
+        assert set(called(text_of(admin, instance()))) == {"charge_card(order_id=17, card_password=●●●)"}
+        seen = text_of(staff("view_incident", "view_joblog", view=False), instance())
+        assert set(called(seen)) == {"charge_card"}, "who may not view the job does not see its arguments"
+        statements = statements_of(admin, instance())
+        for number in range(5):
+            data.incident(data.dead_letter(handler_configuration={"kwargs": {"order_id": number}}))
+        assert statements_of(admin, instance()) == statements
+
     def test_lists_and_pages_lead_there(self, admin):
         job = data.dead_letter_with_log()
         data.incident(job)
@@ -214,6 +228,16 @@ class TestRunningNow:
         assert "30 / 120" in text
         assert subject("handler", HANDLER) in text
         assert "add/?scope=category&amp;value=default" in text
+
+    def test_runs_are_told_apart_by_their_calls(self, admin, staff):
+        job = data.running(handler_configuration=CALL)
+        reported = {"handler": HANDLER, "since": clock.now().isoformat(), "thread": "t"}
+        node = data.node(running=[{**reported, "job": str(job.pk)}, {**reported, "job": str(uuid4())}])
+        assert called(text_of(admin, RUNNING)) == ["charge_card(order_id=17, card_password=●●●)", "charge_card"]
+        statements = statements_of(admin, RUNNING)
+        node.running += [{**reported, "job": str(data.running().pk)} for _ in range(5)]
+        node.save()
+        assert statements_of(admin, RUNNING) == statements
 
     def test_its_script_asks_for_the_changing_part(self, admin):
         node = data.node()
