@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +20,7 @@ from jobexec import clock, operations
 from jobexec.models import Batch, DeadLetterJob, FailureGroup, JobLog
 from jobexec.operations.batches.control import start_batch
 from jobexec.operations.manage import failure_group_words
-from jobexec.operations.reports.failure_groups import quiet_groups
+from jobexec.operations.reports.failure_groups import dead_letters_by_group, quiet_groups
 from jobexec.operations.targets.for_each import OperationResult
 
 from ..common import display
@@ -201,7 +201,7 @@ def _quiet_line(text: Any) -> SafeString:
 class FailureGroupAdmin(OperationPermissions, TableAdmin):
     """Groups, the latest failures first, with links to their dead letters."""
 
-    list_display = ("handler", "exception", "text", "standing", "count", "last", "first", "dead_letters")
+    list_display = ("handler", "exception_name", "text", "standing", "count", "last", "first", "dead_letters")
     list_display_links = ("handler",)
     list_filter = (AttentionFilter,)
     search_fields = ("fingerprint__exact", "handler_type__startswith", "exception__startswith")
@@ -225,9 +225,19 @@ class FailureGroupAdmin(OperationPermissions, TableAdmin):
             (None, {"fields": ("fingerprint",)}),
         ]
 
+    def complete_shown(self, request: HttpRequest, rows: Sequence[Any]) -> None:
+        super().complete_shown(request, rows)
+        counts = dead_letters_by_group(rows[0]._state.db or "default", [row.pk for row in rows]) if rows else {}
+        for row in rows:
+            row.dead = counts[row.pk]
+
     @admin.display(description=gettext_lazy("handler"), ordering="handler_type")
     def handler(self, group: FailureGroup) -> SafeString:
         return display.handler(group.handler_type)
+
+    @admin.display(description=gettext_lazy("exception"))
+    def exception_name(self, group: FailureGroup) -> str | SafeString:
+        return display.handler(group.exception) if group.exception else display.NONE
 
     @admin.display(description=gettext_lazy("attention"))
     def standing(self, group: FailureGroup) -> SafeString:
@@ -263,7 +273,10 @@ class FailureGroupAdmin(OperationPermissions, TableAdmin):
 
     @admin.display(description=gettext_lazy("dead letters"))
     def dead_letters(self, group: FailureGroup) -> SafeString:
-        return display.link(self.list_url(DeadLetterJob), _("dead letters"), fingerprint=group.fingerprint)
+        count = vars(group)["dead"]
+        if not count:
+            return format_html('<span class="jobexec-quiet">{}</span>', count)
+        return display.link(self.list_url(DeadLetterJob), count, fingerprint=group.fingerprint)
 
     @admin.display(description=gettext_lazy("dead letters"))
     def dead_letter_count(self, group: FailureGroup) -> SafeString:

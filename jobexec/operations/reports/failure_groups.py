@@ -100,6 +100,15 @@ def failure_groups(
     return [GroupOfFailures(group, _dead_letters(using, group.fingerprint)) for group in rows[:limit]]
 
 
+def dead_letters_by_group(using: str, groups: Sequence[str]) -> dict[str, CappedCount]:
+    """The number of dead letters of each of these groups: one statement, or one for each group if there are many."""
+    rows = DeadLetterJob.objects.using(using).filter(fingerprint__in=groups).order_by()
+    found = Counter(rows.values_list("fingerprint", flat=True)[: COUNT_LIMIT + 1])
+    if found.total() > COUNT_LIMIT:
+        return {alike: _dead_letters(using, alike) for alike in groups}
+    return {alike: CappedCount(found[alike]) for alike in groups}
+
+
 def _dead_letters(using: str, fingerprint: str, **more: Any) -> CappedCount:
     return CappedCount.of(DeadLetterJob.objects.using(using).filter(fingerprint=fingerprint, **more))
 

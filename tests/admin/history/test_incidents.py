@@ -1,5 +1,7 @@
 """Incidents and groups of failures: what needs a person, and how often it went wrong the same way."""
 
+import re
+
 import pytest
 from django.urls import reverse
 
@@ -7,6 +9,7 @@ from jobexec import operations
 from jobexec.conf.resources import BreakerProfile
 from jobexec.models import DeadLetterJob, FailureGroup, Incident, IncidentState, Job, JobLog, Resource
 from jobexec.operations.history.incidents import open_breaker_incident
+from jobexec.operations.reports import counts, failure_groups
 from jobexec.operations.resources.breaker import open_breaker
 from tests.support.audit import audit_log
 
@@ -104,6 +107,21 @@ def test_a_group_leads_to_its_dead_letters(admin):
     assert "raise GatewayTimeout" in content
     assert shown(admin.get(url)) == [mine.pk]
     assert shown(admin.get(list_url(DeadLetterJob))) == [other.pk, mine.pk]
+
+
+@pytest.mark.parametrize("limit", [10000, 2])
+def test_groups_are_listed_with_the_numbers_of_their_dead_letters(admin, monkeypatch, limit):
+    for module in (failure_groups, counts):
+        monkeypatch.setattr(module, "COUNT_LIMIT", limit)
+    for number in range(3):
+        data.failure_group(fingerprint=f"f{number}")
+        for _ in range(number):
+            data.dead_letter(fingerprint=f"f{number}")
+    text = admin.get(list_url(FailureGroup)).content.decode()
+    numbers = dict(re.findall(r'fingerprint=(\w+)">([^<]*)</a>', text))
+    assert numbers == {"f1": "1", "f2": "2"}
+    assert '<span class="jobexec-quiet">0</span>' in text
+    assert "shop<wbr>.gateway<wbr>.GatewayTimeout" in text, "breaks before its dots"
 
 
 @pytest.mark.parametrize("missing", ["view_joblog", "view_deadletterjob"])
