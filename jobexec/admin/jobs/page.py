@@ -100,6 +100,8 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         failed = obj is None or obj.exception_message or obj.exception_stack
+        # What has happened to a healthy job is in its timeline.
+        folded = [] if failed or obj.lost_runs or obj.unknown_since else ["collapse"]
         fieldsets = [
             (None, {"fields": [("state_badge", *self.own_columns, "due_date", "create_time"), *_OVERVIEW]}),
             *([(gettext_lazy("Last exception"), {"fields": ["exception_text", "stack"]})] if failed else []),
@@ -109,8 +111,8 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
                 else []
             ),
             (gettext_lazy("Arguments"), {"fields": ["arguments", "headers"]}),
-            (gettext_lazy("Attempts"), {"fields": self.attempts_fields, "classes": [_BELOW]}),
-            (gettext_lazy("Execution"), {"fields": _EXECUTION, "classes": [_BELOW]}),
+            (gettext_lazy("Attempts"), {"fields": self.attempts_fields, "classes": [_BELOW, *folded]}),
+            (gettext_lazy("Execution"), {"fields": _EXECUTION, "classes": [_BELOW, *folded]}),
             (gettext_lazy("Origin"), {"fields": self._origin(), "classes": [_BELOW, "collapse"]}),
             (gettext_lazy("Internals"), {"fields": _INTERNALS, "classes": [_BELOW, "collapse"]}),
         ]

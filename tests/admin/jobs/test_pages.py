@@ -31,6 +31,7 @@ from jobexec.models import (
 from .. import data
 from ..conftest import TABLES, list_url, page_url
 
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SHOWN_BY = {
     "exception_message": "exception_text",
     "exception_stack": "stack",
@@ -112,6 +113,16 @@ def test_what_is_hostile_is_escaped(admin):
 
 def test_a_job_that_never_failed_has_no_section_for_it(admin):
     assert b"Stack trace" not in admin.get(page_url(data.make(Job))).content
+
+
+@pytest.mark.parametrize(
+    ("columns", "folded"),
+    [({}, True), ({"exception_message": "refused"}, False), ({"lost_runs": 1}, False), ({"unknown_since": NOW}, False)],
+)
+def test_attempts_and_execution_are_folded_for_a_healthy_job(admin, columns, folded):
+    text = admin.get(page_url(data.make(Job, **columns))).content.decode()
+    for title in ("Attempts", "Execution"):
+        assert (f">{title}</h2>" in text) and bool(re.search(rf"<summary>\s*<h2[^>]*>{title}</h2>", text)) == folded
 
 
 def test_the_log_needs_its_own_permission(staff):
