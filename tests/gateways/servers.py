@@ -47,17 +47,20 @@ def asgi(
     urls: str = URLS,
     port: int = 0,
     probes: bool = True,
+    application: str = "",
     **settings: Any,
 ) -> Iterator[Server]:
     """A server on a free port (or on ``port``); it is killed at the end of the block, if it still lives.
 
     ``jobexec`` replaces keys of JOBEXEC, other keywords whole settings. Without ``probes`` it does not look for jobs of
-    which it has not been told, where it can be told: what comes in time has come by a notice.
+    which it has not been told, where it can be told: what comes in time has come by a notice. ``application`` is served
+    instead of the project's own.
     """
     keys = {"ENGINES": {"default": {}}, "GATEWAY_AUTH": "none", **(jobexec or {})}
     environment = databases.environment(alias, JOBEXEC=keys, ROOT_URLCONF=urls, **settings)
-    application = "django.core.asgi:get_asgi_application" if probes else f"{__name__}:without_probes"
-    options = ["--factory", application, "--host", "127.0.0.1", "--port", str(port), "--lifespan", "off"]
+    factory = "django.core.asgi:get_asgi_application" if probes else f"{__name__}:without_probes"
+    served = [application] if application else ["--factory", factory]
+    options = [*served, "--host", "127.0.0.1", "--port", str(port), "--lifespan", "off"]
     process = Process([sys.executable, "-m", "uvicorn", *options], environment)
     try:
         until(lambda: _port(process) or process.popen.poll() is not None, _START)

@@ -2,7 +2,9 @@
 
 import json
 import sys
+from datetime import timedelta
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -12,7 +14,9 @@ from demo_project.benchmarks.cases import external
 from demo_project.benchmarks.noop import CATEGORY, HANDLER
 from demo_project.benchmarks.raw.external import RawWorker
 from jobexec.models import ExternalWorkerJob, Job
+from jobexec.operations.external import fetch
 from jobexec.operations.external.create import create_external_jobs
+from jobexec.operations.external.types import Fetch
 from tests.support.machines.processes import Process
 from tests.support.suite import databases
 
@@ -77,6 +81,17 @@ def test_it_says_what_is_missing(monkeypatch, door, lacks, says):
     monkeypatch.setattr(external, "find_spec", lambda name: None if name == lacks else find_spec(name))
     with pytest.raises(CommandError, match=f"--gateways {door}: .*{says}.* pip install"):
         call_command("jobbench", "external", engine="default", gateways=door, jobs=1, force=True)
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("postgresql", "sqlite")
+def test_its_jobs_are_fetched_in_the_fast_form(alias, monkeypatch):
+    """Like those that a project creates: they have no local variables, not even an empty object of them."""
+    monkeypatch.setattr(fetch, "_lock", lambda *arguments: pytest.fail("the portable form was asked"))
+    case = SimpleNamespace(plan=SimpleNamespace(alias=alias, jobs=3))
+    external.External._fill(case, False)
+    asked = Fetch(type=TYPE, worker="w", timeout=timedelta(minutes=1), max_jobs=5)
+    assert len(fetch.activate_jobs(alias, asked)) == 3
 
 
 @pytest.mark.transactional

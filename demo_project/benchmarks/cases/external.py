@@ -100,7 +100,6 @@ class External(Case):
         callback = {"handler": HANDLER, "kwargs": {}, "columns": {"category": CATEGORY}} if on_complete else None
         configuration: dict[str, Any] = {
             "variables": _DATA,
-            "local": {},
             "on_complete": callback,
             "on_error": {},
             "tags": [],

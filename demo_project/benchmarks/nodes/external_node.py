@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings as django_settings
-from django.core.asgi import get_asgi_application
 
 from jobexec.gateways import long_polling, worker_registry
 from jobexec.runtime.threads import spawn
@@ -42,15 +41,17 @@ def serve(line: Line, order: dict[str, Any]) -> None:
 
 @contextmanager
 def _rest(order: dict[str, Any]) -> Iterator[int]:
-    """uvicorn with the urls of the REST gateways and nothing else, on a free port."""
+    """uvicorn with the application that serves the REST gateways alone, on a free port."""
     import uvicorn
 
+    from jobexec.gateways.rest.asgi import application
+
     holder: Any = django_settings
-    holder.ROOT_URLCONF, holder.MIDDLEWARE, holder.DEBUG = "jobexec.gateways.rest.urls", [], False
+    holder.DEBUG = False
     # Not with a socket of our own: asyncio would leave Nagle's algorithm on, which costs 40 ms an answer.
     address: dict[str, Any] = {"host": "127.0.0.1", "port": 0}
     server = uvicorn.Server(
-        uvicorn.Config(get_asgi_application(), **address, log_level="warning", access_log=False, lifespan="off")
+        uvicorn.Config(application, **address, log_level="warning", access_log=False, lifespan="off")
     )
     thread = spawn("jobbench-uvicorn", server.run)
     wait_for(lambda: server.started, "uvicorn starts")

@@ -17,6 +17,7 @@ from django.utils.decorators import async_only_middleware
 
 from jobexec import external_job
 from jobexec.gateways.rest import waiting_room
+from jobexec.gateways.rest.asgi import GatewayHandler
 from jobexec.models import ExternalWorkerJob
 from tests.gateways import servers
 from tests.support.waiting import TIMEOUT, until
@@ -100,8 +101,9 @@ def _scope(body):
     return request.scope, json.dumps(body).encode()
 
 
-def test_a_client_that_goes_while_it_is_answered_leaves_the_job_to_others(alias):
-    """The whole of Django's handler, and a server that says in the middle of the answer that nobody is there."""
+@pytest.mark.parametrize("handler_class", [ASGIHandler, GatewayHandler])
+def test_a_client_that_goes_while_it_is_answered_leaves_the_job_to_others(alias, handler_class):
+    """The whole of a handler, and a server that says in the middle of the answer that nobody is there."""
     job = external_job("pay", using=alias)
 
     async def story():
@@ -120,7 +122,7 @@ def test_a_client_that_goes_while_it_is_answered_leaves_the_job_to_others(alias)
                 gone.set()
                 await asyncio.sleep(TIMEOUT)  # until it is cancelled
 
-        handler = ASGIHandler()
+        handler = handler_class()
         handler.load_middleware(is_async=True)
         await handler(scope, receive, send)
 
