@@ -7,6 +7,7 @@ from django.db import OperationalError
 
 from jobexec import clock, job, publish_message
 from jobexec.exceptions import DoNotRetry
+from jobexec.handlers import registry
 from jobexec.models import Batch, BlockedJob, DeadLetterJob, Job, TimerJob
 from jobexec.operations import hold_resource, release_resource, requeue
 from jobexec.processes.definition import InvalidProcess
@@ -165,9 +166,11 @@ def of_customer(name, customer=""):
     return [customer]
 
 
-@job(name="tests.flows.secret", encrypted=True)
-def secret(name):
-    pass
+with registry.isolated():  # without a key, the checks of other tests would find it
+
+    @job(name="tests.flows.secret", encrypted=True)
+    def secret(name):
+        pass
 
 
 class TestResources:
