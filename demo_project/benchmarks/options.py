@@ -15,6 +15,7 @@ from jobexec.executor.process.preflight import check_engines
 from .case import Case
 from .cases import CASES
 from .cases.cluster import Cluster, ClusterPlan
+from .cases.handlers import KINDS
 from .measure import RAW_PAGE, BenchError, Plan
 from .nodes.strategies import ALL, STRATEGIES, chosen
 from .sandbox import build_settings
@@ -81,6 +82,7 @@ CASE_OPTIONS: tuple[CaseOption, ...] = (
     ),
     CaseOption("worker_threads", ("external",), "threads of each process of workers", 4),
     CaseOption("gateways", ("external",), "which gateways to measure", "all", str, ("rest", "grpc", "none", "all")),
+    CaseOption("handler", ("handlers",), "what each job does", "write", str, tuple(KINDS)),
     CaseOption("timers", ("backlog",), "timers in the tables", 1_000_000, count),
     CaseOption("dead_letters", ("backlog",), "dead letters in the tables", 100_000, count),
     CaseOption("log", ("backlog",), "jobs that have ended, in the job log", 1_000_000, count),

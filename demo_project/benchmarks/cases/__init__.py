@@ -14,6 +14,7 @@ from .enqueue_many import EnqueueMany
 from .exclusive import Exclusive
 from .external import External
 from .flows import Flows
+from .handlers import Handlers
 from .history import History
 from .latency import Latency
 from .payload import Payload
@@ -38,6 +39,7 @@ _ALL: tuple[type[Case], ...] = (
     Latency,
     Chain,
     Waiting,
+    Handlers,
     Atomic,
     Exclusive,
     ResourceCase,
