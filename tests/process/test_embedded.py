@@ -55,11 +55,19 @@ def ask(server):
     """The status and the answer of one of the processes."""
     url = []
     until(lambda: url.extend(re.findall(r"http://127\.0\.0\.1:\d+", server.text)) or url, TIMEOUT)
+    return until(lambda: answer_of(f"{url[0]}/executor/live/"), TIMEOUT)
+
+
+def answer_of(url):
+    """The status and the answer; None while nobody listens: uvicorn says its address and starts executors before."""
     try:
-        with urllib.request.urlopen(f"{url[0]}/executor/live/", timeout=TIMEOUT) as answer:
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
+    except urllib.error.URLError as error:
+        assert isinstance(error.reason, ConnectionRefusedError), error
+        return None
 
 
 @pytest.mark.parametrize(
