@@ -136,6 +136,7 @@ ONE = {
 }
 
 
+@pytest.mark.gate
 @pytest.mark.timeout(120 + EXAMPLES)  # a second for each, on a machine that others use, too
 def test_both_forms_do_the_same(alias):
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
@@ -169,6 +170,7 @@ def test_both_forms_do_the_same(alias):
     compare()
 
 
+@pytest.mark.gate
 @pytest.mark.timeout(120 + EXAMPLES)  # a second for each, on a machine that others use, too
 def test_what_is_not_plain_is_as_it_was(alias):
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
