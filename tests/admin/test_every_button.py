@@ -12,7 +12,7 @@ from .common.test_permissions import ACTIONS, a_row, everything, noop, resources
 from .conftest import TABLES, list_url, page_url
 from .pages.test_operators_pages import RUNNING, instance, subject
 
-pytestmark = [*browser.marks, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [*browser.marks, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PHONE = {"width": 400, "height": 850}
 

@@ -45,7 +45,7 @@ def make():
     yield child
     for child in made:
         child.leave()
-        child.wait(60)
+        child.wait(180)
 
 
 def died(child):
