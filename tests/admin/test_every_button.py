@@ -23,6 +23,7 @@ def phone(page: Any) -> Any:
     return page
 
 
+@pytest.mark.nightly
 def test_all_buttons(phone):
     """One after the other, in one browser; after each, the tables are emptied."""
     wrong = []
