@@ -84,7 +84,7 @@ def _cpu(report: Mapping[str, Any]) -> float:
     """Microseconds per job, of our processes and of the database server."""
     ours = report["details"]["runs"]["ours"]
     parts = [ours["cpu_us_per_job"], ours["server_cpu_us_per_job"]]
-    return sum(part["median"] for part in parts if part)
+    return float(sum(part["median"] for part in parts if part))
 
 
 def has_lost(pairs: Sequence[Mapping[str, float]], limit: float) -> bool:

@@ -162,7 +162,8 @@ def test_a_server_that_takes_too_few_connections_is_told_once(alias, run):
         (["--category", "mail", "--exclude-category", "default"], {"CATEGORIES": CATEGORIES}, 1, "got both"),
         (["--threads", "0"], {}, 1, "from 1 to 10000"),
         (["--queue-size", "many"], {}, 2, "invalid int value: 'many'"),
-        (["--processes", "0"], {}, 1, "at least 1, got 0"),
+        (["--processes", "0"], {}, 1, "at least 1, or auto, got 0"),
+        (["--processes", "many"], {}, 2, "argument --processes: expected a number of processes, or auto, got 'many'"),
         (["--processes", "2"], {}, 1, "is on SQLite, which only one executor at a time may serve"),
         (["--node", ""], {}, 1, "printable characters"),
         (
