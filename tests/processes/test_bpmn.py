@@ -448,6 +448,23 @@ def test_listeners_are_called(alias):
     assert DONE == ["start a", "end a"]
 
 
+@listener("tests.bpmn.protest")
+def protest(context):
+    raise BpmnError("TOO_MUCH")
+
+
+@pytest.mark.transactional
+def test_a_function_outside_does_not_run_again_for_an_error_of_a_listener_of_the_process(alias, run_jobs):
+    """Nothing catches it, as in Camunda, although the task has an event that does catch such errors."""
+    extensions = '<camunda:executionListener event="end" delegateExpression="${tests.bpmn.protest}"/>'
+    deployed(alias, f"<extensionElements>{extensions}</extensionElements>{outside()}", before=TOO_MUCH)
+    instance = start("order", variables={"amount": 5}, using=alias)
+    run_jobs()
+    assert len(DONE) == 1
+    assert state(alias, instance) == "active"
+    assert "Nothing catches the error TOO_MUCH" in Incident.objects.using(alias).get().message
+
+
 def test_a_file_that_did_not_change_makes_no_version(alias):
     (first,) = deployed(alias, fork())
     assert deployed(alias, fork()) == []
