@@ -7,7 +7,7 @@ from django.db import connections
 
 from jobexec.exceptions import DuplicateHandler, InvalidJob
 from jobexec.handlers.context import current_job
-from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, JobDefinition, TimerJob
+from jobexec.models import BlockedJob, DeadLetterJob, ExternalWorkerJob, Incident, Job, JobDefinition, TimerJob
 from jobexec.operations import requeue
 from jobexec.operations.external.settle import complete_external_job
 from jobexec.operations.external.throw_error import throw_external_error
@@ -311,6 +311,28 @@ def test_an_external_worker_carries_the_process_on(alias, run_jobs):
     assert state(alias, instance) == "completed"
     assert final(alias, instance) == {"amount": 5, "receipt": "r1"}
     assert_nothing_is_left(alias)
+
+
+@pytest.mark.parametrize("throws", [False, True], ids=["it completes its job", "it throws an error"])
+def test_the_limit_of_a_tenant_holds_back_the_jobs_of_workers_but_not_their_processes(
+    alias, run_jobs, settings, throws
+):
+    settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": {"tenant:*": {"limit": 1}}}
+    deploy(("order.bpmn", xml(EXTERNAL)), tenant_id="acme", using=alias)
+    for _ in range(2):
+        start("order", tenant_id="acme", using=alias)
+    run_jobs()
+    job = ExternalWorkerJob.objects.using(alias).get()
+    assert BlockedJob.objects.using(alias).get().resource == job.resource == "tenant:acme"
+    if throws:
+        throw_external_error(alias, job.job_key, code="NO_MONEY")
+    else:
+        complete_external_job(alias, job.job_key, {})
+    assert Job.objects.using(alias).get(pk=job.pk).resource is None
+    run_jobs()
+    row = ProcessInstance.objects.using(alias).get(pk=job.process_instance_id)
+    assert (row.state, Incident.objects.using(alias).count()) == (("active", 1) if throws else ("completed", 0))
+    assert ExternalWorkerJob.objects.using(alias).exclude(pk=job.pk).get().tenant_id == "acme"
 
 
 def test_what_a_worker_did_not_send_is_not_written_back(alias, run_jobs):
