@@ -232,6 +232,15 @@ def test_a_service_task_outside_may_be_a_coroutine_and_have_a_result_variable(al
     assert row.final_variables == {"answer": {"receipt": "4711"}}
 
 
+def test_the_limit_of_a_tenant_holds_for_a_service_task_outside(alias, run_jobs, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": {"tenant:acme": {"limit": 1}}}
+    deploy(("order.bpmn", xml(outside(), before=TOO_MUCH)), tenant_id="acme", using=alias)
+    start("order", variables={"amount": 5}, tenant_id="acme", using=alias)
+    assert BlockedJob.objects.using(alias).get().resource == "tenant:acme"
+    run_jobs()
+    assert len(DONE) == 1
+
+
 @service_task("tests.bpmn.apart", aliases=["org.acme.Apart"], transaction=False, timeout="PT30S")
 def apart(context):
     DONE.append((context.element_id, current_job().work.timeout, connections[context.job.using].in_atomic_block))

@@ -223,10 +223,12 @@ class JobWriter:
         due = ""
         if job.timer is not None:
             columns["due_date"], due = first(job.element, job.timer, self.now)
-        if job.kind not in _HANDLERS and registered(job.payload["handler"]) is not None:  # a step of a flow
-            columns |= self._call(job, job.payload["arguments"])
-        else:
+        if job.kind in _HANDLERS:
             columns["handler_configuration"] = self._configuration(job, due)
+        elif registered(job.payload["handler"]) is None:  # a service task outside
+            columns |= self._call(job, self._configuration(job, due))
+        else:  # a step of a flow
+            columns |= self._call(job, job.payload["arguments"])
         return self._traced(job.id, columns)
 
     def _call(self, job: rows.Job, call: Mapping[str, Any]) -> dict[str, Any]:
