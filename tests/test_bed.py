@@ -48,7 +48,7 @@ def test_child_processes_use_the_same_database(alias, as_default):
     )
     env = databases.environment(alias if as_default else None, TIME_ZONE="Europe/Athens")
     child = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=180, check=False
     )
     assert (child.stdout, child.stderr) == ("from the parent Europe/Athens\n", "")
 

@@ -61,6 +61,7 @@ def test_each_file_has_a_drawing_of_all_its_elements():
         assert {edge.element for edge in model.edges} == {flow.id for flow in process.flows}, file.name
 
 
+@pytest.mark.gate
 def test_a_trip_calls_each_service_once_and_joins(client):
     client.post("/processes/act/", {"start": "travel"})
     assert [job.exclusive for job in Job.objects.all()] == [True] * 3
@@ -73,6 +74,7 @@ def test_a_trip_calls_each_service_once_and_joins(client):
     assert status.problems() == []
 
 
+@pytest.mark.gate
 def test_a_service_that_was_called_twice_is_a_problem():
     trip = services.travel("Rome")
     run()
@@ -81,6 +83,7 @@ def test_a_service_that_was_called_twice_is_a_problem():
     assert status.problems() == [f"{trip.business_key}: the service of hotel was called 2 times"]
 
 
+@pytest.mark.gate
 def test_the_switch_deploys_a_version_whose_jobs_run_side_by_side(client):
     services.travel("Rome")
     client.post("/processes/act/", {"switch": "1"})
@@ -105,6 +108,7 @@ def _publishes(monkeypatch):
     monkeypatch.setattr(worker.Worker, "_call", call)
 
 
+@pytest.mark.gate
 def test_an_order_is_paid_fetched_and_shipped_outside(client, monkeypatch):
     _publishes(monkeypatch)
     client.post("/processes/act/", {"start": "order"})
@@ -114,6 +118,7 @@ def test_an_order_is_paid_fetched_and_shipped_outside(client, monkeypatch):
     assert f"P-{order.row.business_key}" in client.get("/processes/?live").content.decode()
 
 
+@pytest.mark.gate
 def test_an_order_that_is_sold_out_is_refused_with_an_apology(client, monkeypatch):
     _publishes(monkeypatch)
     client.post("/processes/act/", {"start": "order-sold-out"})
@@ -123,6 +128,7 @@ def test_an_order_that_is_sold_out_is_refused_with_an_apology(client, monkeypatc
     assert "We are out of front-row seat. Your money" in client.get("/processes/").content.decode()
 
 
+@pytest.mark.gate
 def test_an_expensive_order_waits_for_its_payment(client):
     client.post("/processes/act/", {"start": "order-expensive"})
     assert work() == ["process-payment"]
@@ -134,6 +140,7 @@ def test_an_expensive_order_waits_for_its_payment(client):
     assert work() == ["fetch-items", "ship-parcel"]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("verb", "end"), [("approve", "transferred"), ("reject", "rejected")])
 def test_a_manager_answers_in_time(client, verb, end):
     client.post("/processes/act/", {"start": "approval"})
@@ -144,6 +151,7 @@ def test_a_manager_answers_in_time(client, verb, end):
     assert client.post("/processes/act/", {verb: "00000000-0000-0000-0000-000000000000"}).status_code == 404
 
 
+@pytest.mark.gate
 def test_after_ten_seconds_the_rule_decides():
     with controlled_clock() as clock:
         small, large = (services.ask_for_money("Ada", amount, "NL1") for amount in (100, 101))
@@ -156,6 +164,7 @@ def test_after_ten_seconds_the_rule_decides():
     assert (ends[small.pk], ends[large.pk]) == ("transferred", "rejected")
 
 
+@pytest.mark.gate
 def test_a_wrong_account_is_an_incident_that_is_repaired(client):
     client.post("/processes/act/", {"start": "approval-incident"})
     client.post("/processes/act/", {"approve": str(UserTask.objects.get().pk)})
@@ -170,6 +179,7 @@ def test_a_wrong_account_is_an_incident_that_is_repaired(client):
     assert "40 to NL91ABNA0417164300" in client.get("/processes/?live").content.decode()
 
 
+@pytest.mark.gate
 def test_an_offer_asks_all_hotels_and_waits_for_the_visitor(client):
     client.post("/processes/act/", {"start": "offer"})
     run()
@@ -185,6 +195,7 @@ def test_an_offer_asks_all_hotels_and_waits_for_the_visitor(client):
     assert "accepted by a visitor" in client.get("/processes/?live").content.decode()
 
 
+@pytest.mark.gate
 def test_an_offer_that_nobody_accepts_is_withdrawn():
     with controlled_clock() as clock:
         services.make_offer("Rome", 2)

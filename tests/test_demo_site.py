@@ -108,6 +108,7 @@ def test_a_trip_that_ends_before_it_begins_is_refused(client):
     assert not _waiting()
 
 
+@pytest.mark.gate
 def test_the_last_ticket_confirms_the_booking(client, flight_service, tmp_path, settings):
     booking = book(_booking())
     _run_tickets(booking)
@@ -158,6 +159,7 @@ def test_a_job_that_runs_twice_books_and_confirms_once(flight_service):
     assert Job.objects.filter(handler_type__endswith="confirm_booking").count() == 1
 
 
+@pytest.mark.gate
 def test_a_city_without_flights_is_a_dead_letter_at_once(client, flight_service):
     booking = book(_booking(city="Atlantis"))
     with pytest.raises(DoNotRetry, match="no flights to Atlantis"):
@@ -190,6 +192,7 @@ def test_a_bad_row_stops_the_load_before_it_begins(tmp_path):
     assert not Booking.objects.exists()
 
 
+@pytest.mark.gate
 def test_a_newsletter_is_one_batch_whose_progress_is_shown(client, settings, tmp_path):
     settings.MAIL_SERVER_TAKES = 0
     for number in range(3):

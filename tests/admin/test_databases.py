@@ -58,6 +58,7 @@ ODD = """UPDATE jobexec_deadletterjob SET create_time = 'infinity', due_date = '
 handler_configuration = %s"""
 
 
+@pytest.mark.gate
 def test_rows_that_python_cannot_read(elsewhere, admin):
     if connections[elsewhere].vendor != "postgresql":
         pytest.skip("other databases store no such values")

@@ -175,6 +175,7 @@ def test_its_page_says_that_it_is_encrypted(admin, handler):
     assert "2026" in page
 
 
+@pytest.mark.gate
 def test_who_may_see_it_has_to_ask_and_is_recorded(staff, handler):
     row = handler.enqueue(SECRET)
     ordinary, trusted = staff(), staff("reveal_job")

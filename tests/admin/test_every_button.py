@@ -12,7 +12,7 @@ from .common.test_permissions import ACTIONS, a_row, everything, noop, resources
 from .conftest import TABLES, list_url, page_url
 from .pages.test_operators_pages import RUNNING, instance, subject
 
-pytestmark = [*browser.marks, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [*browser.marks, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PHONE = {"width": 400, "height": 850}
 
@@ -23,6 +23,7 @@ def phone(page: Any) -> Any:
     return page
 
 
+@pytest.mark.nightly
 def test_all_buttons(phone):
     """One after the other, in one browser; after each, the tables are emptied."""
     wrong = []

@@ -118,7 +118,7 @@ def questions(page: Any, url: str, name: str) -> Iterator[str]:
 # Before 6.1 the links in Django's own breadcrumbs are told apart by their colour alone, on every page.
 @pytest.mark.skipif(django.VERSION < (6, 1), reason="Django's own pages have serious findings before 6.1")
 @pytest.mark.slow
-@pytest.mark.timeout(400)  # axe looks at every pixel behind a text
+@pytest.mark.timeout(900)  # axe looks at every pixel behind a text
 @pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_blocked_and_all_can_be_read(page, rows, scheme):
@@ -134,8 +134,8 @@ def test_nothing_is_blocked_and_all_can_be_read(page, rows, scheme):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("width", [1440, 1024, 400])
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("width", [400, *(pytest.param(each, marks=pytest.mark.nightly) for each in (1024, 1440))])
 def test_no_page_is_wider_than_its_window(open_page, rows, width):
     """With JOBEXEC_TEST_PICTURES=folder, each page is also saved as a picture, light and dark."""
     user = get_user_model().objects.create_superuser("admin")

@@ -41,7 +41,7 @@ def urls(settings):
 @pytest.mark.skipif(django.VERSION < (6, 1), reason="Django's own pages have serious findings before 6.1")
 @pytest.mark.slow
 @pytest.mark.nightly
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("size", [PHONE, WIDE], ids=["phone", "wide"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_can_be_read(page, urls, scheme, size):

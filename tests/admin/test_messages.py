@@ -121,6 +121,7 @@ def test_deleting(staff):
     assert not Message.objects.exists()
 
 
+@pytest.mark.gate
 def test_a_waiting_job_says_what_it_waits_for(admin):
     row = waiting(waits_until=clock.now())
     data.make(BlockedJob, resource="pay.example", waits_for=None)

@@ -22,6 +22,7 @@ def refreshed(result):
     return result
 
 
+@pytest.mark.gate
 def test_tasks_run_beside_jobs_and_their_results_stay(alias, shop, make_executor):
     executor = make_executor(NODE_NAME="berlin")
     ran = threading.Event()
@@ -43,6 +44,7 @@ def test_tasks_run_beside_jobs_and_their_results_stay(alias, shop, make_executor
     assert (row.retry_plan, row.exclusive, row.sensitive) == ("R3/PT1S", False, ["card"])
 
 
+@pytest.mark.gate
 def test_retries_dead_letter_and_requeue(alias, shop, make_executor):
     finished = []
 
@@ -80,6 +82,7 @@ def test_retries_dead_letter_and_requeue(alias, shop, make_executor):
         task_finished.disconnect(receive)
 
 
+@pytest.mark.gate
 def test_exclusive_tasks_of_a_process_instance_run_one_after_the_other(alias, shop, make_executor):
     lock, running, most = threading.Lock(), set(), []
     beside = threading.Event()
@@ -113,6 +116,7 @@ def test_priority_order_in_one_thread(alias, shop, make_executor, configure):
     assert seen == [100, 5, 0, -100]
 
 
+@pytest.mark.gate
 def test_a_task_for_later_waits(alias, shop, make_executor):
     times = []
     shop.hooks.append(lambda: times.append(clock.now(alias)))
@@ -155,6 +159,7 @@ def test_a_running_task_is_running(alias, shop, make_executor):
     assert result.attempts == 1
 
 
+@pytest.mark.gate
 @sqlite
 def test_a_timeout_is_a_failure_with_its_class(alias, shop, make_executor):
     go = threading.Event()
@@ -182,6 +187,7 @@ def test_a_task_that_was_declared_for_another_backend_runs(alias, shop, backend,
     assert result.return_value == ["Hello Ada"]
 
 
+@pytest.mark.gate
 def test_a_database_that_is_away_before_the_call_of_an_async_task_costs_nothing(alias, shop, make_executor, away_once):
     result = jobexec.options(shop.wait_with_context, retries="R1/PT0.05S").enqueue(7)
     executor = make_executor()

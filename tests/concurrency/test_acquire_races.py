@@ -44,6 +44,7 @@ def test_no_job_is_taken_twice(alias, strategy):
             assert (row.lock_owner, row.revision) == (owner, job.revision)
 
 
+@pytest.mark.gate
 def test_no_two_hold_exclusive_jobs_of_one_process_instance(alias, strategy):
     for number in range(48):
         make_job(alias, process_instance_id=f"p{number % 12}", exclusive=number % 9 != 0)
@@ -59,6 +60,7 @@ def test_no_two_hold_exclusive_jobs_of_one_process_instance(alias, strategy):
     assert rows == {instance: owner for instance, (owner,) in holders.items()}
 
 
+@pytest.mark.gate
 def test_everything_is_done_once_though_all_take_and_settle_at_once(alias, strategy):
     rows = [make_job(alias, process_instance_id=f"p{number % 4}") for number in range(24)]
 
@@ -148,6 +150,7 @@ def test_enqueueing_waits_for_nobody_and_is_invisible_until_its_commit(alias, st
     assert [job.id for job in acquire(alias, "two", strategy=strategy)] == [late.pk]
 
 
+@pytest.mark.gate
 def test_one_has_the_global_lock(alias):
     """However often it changes hands, at every moment one node has it and the tokens grow."""
     tokens = []

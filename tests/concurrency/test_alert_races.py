@@ -55,6 +55,7 @@ def test_a_look_that_is_rolled_back_leaves_it_to_the_next(alias):
     assert alert_dead_letters(alias) == 1
 
 
+@pytest.mark.gate
 def test_killed_on_any_line(alias):
     """Before the commit nothing is noted, after it the job is there: the next look tells once, whatever was killed."""
     number, killed = 0, 0

@@ -29,6 +29,7 @@ def start_up(alias, node):
     register_own_deployment("shop:1", node, using=alias)
 
 
+@pytest.mark.gate
 def test_nodes_that_start_together_make_one_deployment(alias):
     for _ in range(3):
         together(alias, *(lambda n=node: start_up(alias, n) for node in NODES))
@@ -48,6 +49,7 @@ def begin(alias, node):
         register_own_deployment("shop:2", node, using=alias)
 
 
+@pytest.mark.gate
 def test_a_node_that_starts_and_who_retires_do_not_harm_each_other(alias):
     for _ in range(5):
         deploy("shop:1", HANDLERS, using=alias)

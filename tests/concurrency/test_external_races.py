@@ -99,6 +99,7 @@ def test_of_workers_that_lock_one_job_by_its_key_one_has_it(alias):
         assert (locked.lock_owner, locked.attempts) == (WORKERS[results.index("done")], 1)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("callback", [None, "tests.after"])
 def test_of_several_completions_exactly_one_counts(alias, callback):
     for _ in range(5):
@@ -110,6 +111,7 @@ def test_of_several_completions_exactly_one_counts(alias, callback):
     assert not ExternalWorkerJob.objects.using(alias).exists()
 
 
+@pytest.mark.gate
 def test_of_different_outcomes_exactly_one_counts(alias):
     for _ in range(5):
         job = in_hands(alias, on_complete="tests.after")

@@ -96,6 +96,7 @@ def test_a_group_waits_for_a_person_and_sees_what_was_changed(alias):
     assert TimerJob.objects.using(alias).get(pk=jobs[1].id).priority == 7
 
 
+@pytest.mark.gate
 def test_groups_and_suspensions_at_the_same_time(alias):
     """Whoever comes first: a job that a suspension covers ends suspended, at the latest when it is swept."""
     for turn in range(4):
@@ -111,6 +112,7 @@ def test_groups_and_suspensions_at_the_same_time(alias):
         assert tables <= {TimerJob, SuspendedJob}
 
 
+@pytest.mark.gate
 def test_many_nodes_fail_and_release_the_same_jobs(alias):
     """No deadlock and no job lost, whatever the order in which the groups name them."""
     for _ in range(5):

@@ -136,6 +136,7 @@ def test_a_job_that_is_being_moved_still_receives_it(alias):
     assert table_of(alias, row) is Job
 
 
+@pytest.mark.gate
 def test_several_nodes_deliver_each_message_once(alias):
     rows = [waiting(alias, str(number % 3)) for number in range(60)]
     for key in range(3):
@@ -147,6 +148,7 @@ def test_several_nodes_deliver_each_message_once(alias):
     assert 0 < sum(Message.objects.using(alias).values_list("delivered", flat=True)) <= 60
 
 
+@pytest.mark.gate
 def test_jobs_and_messages_that_come_at_the_same_time(alias):
     def jobs():
         for number in range(40):

@@ -35,6 +35,7 @@ def failures(names):
     return [FailureCount(name, "tests.fail", "ValueError", "no", None, NOW, NOW) for name in names]
 
 
+@pytest.mark.gate
 def test_two_nodes_that_roll_up_together_neither_lose_nor_double(alias, monkeypatch):
     monkeypatch.setattr(meter_roll_up, "_PAGE", 20)
     expected = fill(alias)

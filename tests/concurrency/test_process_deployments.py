@@ -34,6 +34,7 @@ def test_one_file_makes_one_version(alias):
     assert EventSubscription.objects.using(alias).count() == TimerJob.objects.using(alias).count() == 1
 
 
+@pytest.mark.gate
 def test_two_files_make_two_versions_of_which_the_latest_waits(alias):
     files = [content(name) for name in "abcd"]
     together(alias, *(lambda file=file: deploy(("p.bpmn", file), using=alias) for file in files))

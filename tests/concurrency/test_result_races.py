@@ -52,6 +52,7 @@ def test_until_its_commit_an_attempt_runs_and_from_then_on_it_has_ended(alias, e
     assert sight.worker_ids == ["node"]
 
 
+@pytest.mark.gate
 @servers
 def test_a_look_never_misses_a_task_nor_counts_an_attempt_twice(alias):
     """It is acquired, fails, is requeued and so on; whoever looks sees each attempt once, in the order of things."""
@@ -93,6 +94,7 @@ def test_deleting_a_dead_letter_and_requeueing_it_is_one_or_the_other(alias):
     assert find_task_result(row.pk, alias).status == "READY"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("end", ["complete", "fail", "cancel", "requeue"])
 def test_killed_on_any_line(alias, end):
     """All that ends an attempt is written, or nothing of it; and whoever comes next can do it."""

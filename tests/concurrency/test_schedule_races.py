@@ -54,6 +54,7 @@ def check(alias, schedules=1):
     assert sum(Schedule.objects.using(alias).values_list("fired", flat=True)) == len(noted)
 
 
+@pytest.mark.gate
 def test_nodes_that_fire_at_once_make_each_job_once(alias, frozen):
     for number in range(5):
         save(alias, f"report {number}", misfire="all")
@@ -91,6 +92,7 @@ def test_releases_that_start_at_once_and_withdraw_each_others_schedules_do_not_w
     together(alias, lambda: begin("new"), lambda: begin("old"))
 
 
+@pytest.mark.gate
 def test_nodes_that_share_a_long_backlog(alias, frozen, monkeypatch):
     monkeypatch.setattr(firing, "TIMES", 3)
     save(alias, misfire="all")
@@ -134,6 +136,7 @@ def test_two_nodes_of_which_one_is_rolled_back(alias, frozen):
     check(alias)
 
 
+@pytest.mark.gate
 @pytest.mark.databases(*TWO)
 def test_a_key_in_an_open_transaction_holds_up_no_other_schedule(alias, frozen, monkeypatch):
     monkeypatch.setattr(firing, "PATIENCE", 1)
@@ -198,6 +201,7 @@ def test_whoever_changes_a_schedule_while_it_fires(alias, frozen):
         assert Schedule.objects.using(alias).count() == 1
 
 
+@pytest.mark.gate
 def test_whoever_deletes_a_schedule_while_it_fires(alias, frozen):
     for _ in range(5):
         save(alias, misfire="all")

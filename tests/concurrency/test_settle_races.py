@@ -141,6 +141,7 @@ def test_timers_of_several_nodes_move_once(alias):
     assert set(Job.objects.using(alias).values_list("revision", flat=True)) == {2}
 
 
+@pytest.mark.gate
 def test_a_moving_job_is_never_seen_nowhere(alias):
     row = make_job(alias)
     over = []

@@ -221,6 +221,7 @@ def test_jobs_are_suspended_while_a_step_makes_and_removes_some(alias, how):
     assert jobs_left(alias) <= {work.job_id}
 
 
+@pytest.mark.gate
 @pytest.mark.databases("postgresql", "mariadb")
 def test_a_job_that_is_being_moved_when_its_token_goes_ends_when_it_runs(alias):
     root = mixed(alias).pk

@@ -104,6 +104,7 @@ def test_a_task_is_completed_or_times_out(alias):
     assert Execution.objects.using(alias).count() == 1
 
 
+@pytest.mark.gate
 @pytest.mark.every_database
 def test_whatever_comes_with_a_cancellation_nothing_is_left(alias):
     instance = start_flow(alias, fork(6), {})

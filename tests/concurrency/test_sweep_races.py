@@ -159,6 +159,7 @@ def test_a_sweep_over_single_jobs_is_killed_anywhere(alias, frozen):
     every_kill(alias, prepare, lambda *jobs: sweep_suspensions(alias), check)
 
 
+@pytest.mark.gate
 def test_several_nodes_sweep_at_once(alias, monkeypatch, frozen):
     monkeypatch.setattr(suspension_sweep, "_PAGE", 2)
     jobs = [make_job(alias, tenant_id="x") for _ in range(9)]

@@ -75,6 +75,7 @@ def test_of_many_one_is_inserted(alias, unique, policy, before):
     of_one(alias, together(alias, *[lambda: attempt(handler)] * 6))
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("before", ["nothing", "over", "waiting"])
 def test_of_many_that_replace_each_other_one_is_left(alias, unique, before):
     handler = unique(on_conflict="replace")

@@ -12,7 +12,7 @@ import pytest
 from tests.support.suite.databases import ROOT
 
 pytest.importorskip("lxml")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PAGE = ROOT / "docs" / "tutorial" / "first-process.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -40,6 +40,7 @@ def options_in(heading):
     return [{option for row in rows for option in OPTION.findall(row[side])} for side in (0, 1)]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("heading", "command"), [("The worker", "db_worker"), ("Old results", "prune_db_task_results")]
 )

@@ -53,6 +53,7 @@ def server():
         thread.join(5)
 
 
+@pytest.mark.gate
 def test_the_mail_arrives(alias, settings, given, server):
     options = given["MAILERS"]["default"]["OPTIONS"]
     options |= {"host": "127.0.0.1", "port": server.server_address[1], "use_tls": False}

@@ -62,6 +62,7 @@ def attributes(span):
     return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
 
 
+@pytest.mark.gate
 def test_a_collector_receives_the_order_and_its_jobs_as_one_trace(alias, handle, settings, collector, provider):
     settings.JOBEXEC = {**django_settings.JOBEXEC, "ENGINES": {alias: {}}}
 

@@ -111,6 +111,7 @@ def absurd(alias):
     return ABSURD[{"default": "sqlite"}.get(alias, alias)]
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite", "postgresql")
 def test_absurd_values_do_not_stop_acquisition(alias):
     for columns in absurd(alias):
@@ -125,6 +126,7 @@ def test_absurd_values_do_not_stop_acquisition(alias):
         DeadLetterJob._base_manager.using(alias).all().delete()
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite", "postgresql")
 def test_absurd_values_do_not_stop_the_timers(alias, monkeypatch):
     monkeypatch.setattr(move_statement, "is_possible", lambda using: False)  # what is not read is moved as it is
@@ -143,6 +145,7 @@ def test_absurd_values_do_not_stop_the_timers(alias, monkeypatch):
             table._base_manager.using(alias).all().delete()
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite", "postgresql")
 def test_absurd_values_do_not_stop_recovery(alias):
     for columns in absurd(alias):
@@ -189,6 +192,7 @@ def test_a_negative_timeout_is_a_deadline_in_the_past_and_no_error(alias, handle
     assert left == [True]
 
 
+@pytest.mark.gate
 def test_a_running_executor_goes_on_past_all_of_them(alias, make_executor, handle):
     done = []
     handle(done.append, name="tests.note")

@@ -101,6 +101,7 @@ def test_from_the_beginning_to_the_end(alias, started, handle):
     assert not JobLog.objects.using(alias).filter(state="failed").exists()
 
 
+@pytest.mark.gate
 def test_its_end_is_seen_with_the_last_piece_and_not_at_the_next_look(alias, started):
     started(BATCH_POLL_TIME=3600, THREADS=8)
     for count in (1, 40, 100):
@@ -109,6 +110,7 @@ def test_its_end_is_seen_with_the_last_piece_and_not_at_the_next_look(alias, sta
         assert batch_progress(batch)[:4] == (count, count, 0, 0)
 
 
+@pytest.mark.gate
 def test_a_piece_that_fails_is_retried_and_done_once(alias, started, monkeypatch):
     rows = dead_letters(alias, 20, **ELSEWHERE)
     verb, failed = OPERATIONS["requeue"].function, []
@@ -130,6 +132,7 @@ def test_a_piece_that_fails_is_retried_and_done_once(alias, started, monkeypatch
     assert not BatchFailure.objects.using(alias).exists()
 
 
+@pytest.mark.gate
 @pytest.mark.databases("postgresql", "mariadb")
 def test_a_batch_is_suspended_while_it_runs_and_goes_on(alias, started, held):
     dead_letters(alias, 40, **ELSEWHERE)
@@ -147,6 +150,7 @@ def test_a_batch_is_suspended_while_it_runs_and_goes_on(alias, started, held):
     assert batch_progress(batch)[:4] == (40, 40, 0, 0)
 
 
+@pytest.mark.gate
 @pytest.mark.databases("postgresql", "mariadb")
 @pytest.mark.parametrize("verb", [cancel_batch, delete_batch])
 def test_what_is_in_a_thread_when_it_is_cancelled_is_finished_and_counted(alias, started, held, verb):

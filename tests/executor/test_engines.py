@@ -31,6 +31,7 @@ def executor(configure):
     until(lambda: not threads())
 
 
+@pytest.mark.gate
 def test_jobs_of_all_engines_run_in_one_pool(executor, handle):
     seen = []
     handle(seen.append, name="tests.note")
@@ -46,6 +47,7 @@ def test_jobs_of_all_engines_run_in_one_pool(executor, handle):
     assert {alias: ExecutorNode.objects.using(alias).count() for alias in connections} == dict.fromkeys(connections, 0)
 
 
+@pytest.mark.gate
 def test_an_engine_that_is_away_does_not_hold_up_the_others(executor, handle, monkeypatch):
     away, here = list(connections)[:2]
     done = threading.Event()
@@ -58,6 +60,7 @@ def test_an_engine_that_is_away_does_not_hold_up_the_others(executor, handle, mo
     assert executor.engines[away].node.good
 
 
+@pytest.mark.gate
 def test_an_engine_whose_database_hangs_keeps_its_places_and_no_more(executor, handle, monkeypatch):
     """Neither an error nor an answer: its acquisition holds on to what it has reserved."""
     hangs, here = list(connections)[:2]
@@ -81,6 +84,7 @@ def test_an_engine_whose_database_hangs_keeps_its_places_and_no_more(executor, h
         gate.set()
 
 
+@pytest.mark.gate
 def test_an_engine_with_a_lot_to_do_leaves_room_for_the_other(executor, handle):
     busy, quiet = list(connections)[:2]
     done, gate = threading.Event(), threading.Semaphore(0)

@@ -51,6 +51,7 @@ def stats(alias):
     return connections[alias].pool.get_stats()
 
 
+@pytest.mark.gate
 def test_jobs_of_all_kinds_are_done_and_the_connections_go_back(alias, pooled, handle):
     together, go = threading.Barrier(THREADS + 1), threading.Event()
 
@@ -93,6 +94,7 @@ def test_jobs_of_all_kinds_are_done_and_the_connections_go_back(alias, pooled, h
     assert stats(alias)["pool_max"] == THREADS + 15
 
 
+@pytest.mark.gate
 def test_in_a_pool_that_is_too_small_jobs_wait_and_are_done(alias, pooled, handle):
     handle(lambda: JobLog.objects.using(alias).count(), name="tests.use")
     executor = pooled(2, THREADS=6)
@@ -104,6 +106,7 @@ def test_in_a_pool_that_is_too_small_jobs_wait_and_are_done(alias, pooled, handl
     assert JobLog.objects.using(alias).filter(state="successful").count() == 60
 
 
+@pytest.mark.gate
 def test_a_pool_whose_connections_were_all_cut_is_filled_anew(alias, pooled, handle):
     handle(lambda: None, name="tests.nothing")
     others = list(clients(alias))  # a thread that a library keeps needs its connection in the tests that follow

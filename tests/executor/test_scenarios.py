@@ -33,6 +33,7 @@ def note(alias, name, *arguments, **columns):
     return make_job(alias, handler_type=f"tests.{name}", handler_configuration=configuration, **columns)
 
 
+@pytest.mark.gate
 def test_messages_run_at_once_and_timers_when_they_are_due(alias, make_executor, handle):
     seen, times = [], {}
 
@@ -57,6 +58,7 @@ def test_messages_run_at_once_and_timers_when_they_are_due(alias, make_executor,
     assert Counter(seen) == Counter(["timer", *(f"message {number}" for number in range(4))])
 
 
+@pytest.mark.gate
 def test_forty_jobs_that_fail_again_and_again_hold_up_nobody(alias, make_executor, handle):
     runs, done = Counter(), threading.Event()
 
@@ -100,10 +102,12 @@ class Overlap:
             self.running[instance] -= 1
 
 
+@pytest.mark.gate
 def test_exclusive_jobs_of_a_process_instance_never_run_beside_each_other(alias, make_executor, handle):
     _run_exclusive_jobs(alias, make_executor, handle, nodes=1)
 
 
+@pytest.mark.gate
 @servers
 def test_nor_do_they_on_two_nodes(alias, make_executor, handle):
     _run_exclusive_jobs(alias, make_executor, handle, nodes=2)
@@ -134,6 +138,7 @@ def test_five_that_are_not_exclusive_do_run_beside_each_other(alias, make_execut
     assert {entry.state for entry in JobLog.objects.using(alias).all()} == {"successful"}, "nobody waited in vain"
 
 
+@pytest.mark.gate
 @servers
 def test_two_executors_share_the_work(alias, make_executor, handle):
     meeting, met, runs = threading.Barrier(2), threading.Event(), Counter()
@@ -158,6 +163,7 @@ def test_two_executors_share_the_work(alias, make_executor, handle):
     assert not ExecutorNode.objects.using(alias).exists()
 
 
+@pytest.mark.gate
 @servers
 def test_of_two_jobs_that_deadlock_one_is_run_again_and_it_costs_no_retry(alias, make_executor, handle):
     crossed, met = threading.Barrier(2), threading.Event()
@@ -197,6 +203,7 @@ def test_a_job_that_is_deleted_by_the_transaction_that_made_it_never_runs(alias,
     assert seen == []
 
 
+@pytest.mark.gate
 def test_what_is_rolled_back_never_runs_now_or_later(alias, make_executor, handle):
     seen = []
     handle(seen.append, name="tests.note")
@@ -215,6 +222,7 @@ def test_what_is_rolled_back_never_runs_now_or_later(alias, make_executor, handl
     assert sorted(seen) == ["its timer", "message of another transaction"]
 
 
+@pytest.mark.gate
 def test_a_follow_up_of_a_running_job_waits_for_it_and_runs_at_once_afterwards(alias, make_executor, handle):
     began, early = threading.Event(), []
 
@@ -233,6 +241,7 @@ def test_a_follow_up_of_a_running_job_waits_for_it_and_runs_at_once_afterwards(a
     until(lambda: all_gone(alias))
 
 
+@pytest.mark.gate
 def test_a_follow_up_that_comes_while_the_executor_stops_is_left_alone(alias, make_executor, handle):
     entered, go, seen = threading.Event(), threading.Event(), []
 
@@ -271,6 +280,7 @@ def test_who_has_stopped_hears_nothing_any_more(alias, make_executor):
     assert Job.objects.using(alias).get().lock_owner is None
 
 
+@pytest.mark.gate
 def test_outcomes_that_cannot_be_written_stop_acquisition_until_they_are(alias, make_executor, handle, monkeypatch):
     monkeypatch.setattr(settlement, "_GROUP", 8)
     monkeypatch.setattr(settlement, "_MOST_WAITING", 8)

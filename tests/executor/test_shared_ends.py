@@ -107,6 +107,7 @@ def test_each_of_them_has_its_trace(alias):
     assert check(using=alias) == []
 
 
+@pytest.mark.gate
 def test_runs_of_a_trace_are_written_with_others(alias, make_executor, monkeypatch, spans):
     """Each is a child of the run whose end has made its job."""
     shared = []
@@ -129,6 +130,7 @@ def test_runs_of_a_trace_are_written_with_others(alias, make_executor, monkeypat
     assert len({span.context.trace_id for span in runs}) == 1
 
 
+@pytest.mark.gate
 @pytest.mark.databases("postgresql")
 def test_how_many_statements_that_takes(alias, django_assert_max_num_queries):
     for number in range(10):
@@ -166,6 +168,7 @@ def test_chains_and_branches_on_threads(alias, make_executor):
     assert ProcessInstance.objects.using(alias).count() == len(instances)
 
 
+@pytest.mark.gate
 def test_a_step_that_cannot_be_taken_is_the_failure_of_its_own_run(alias, make_executor):
     """Of several that are written together: the others are taken."""
     executor = make_executor(PROCESSES={"MAX_VALUE_SIZE": 1000, "MAX_VARIABLES_SIZE": 1000})
@@ -186,6 +189,7 @@ def test_a_step_that_cannot_be_taken_is_the_failure_of_its_own_run(alias, make_e
     assert check(using=alias) == []
 
 
+@pytest.mark.gate
 @pytest.mark.databases("postgresql", "mariadb")
 def test_a_locked_instance_holds_up_no_other(alias, make_executor):
     locked, *others = (chain(echo.s(1), echo.s(2)).start(using=alias) for _ in range(4))
@@ -218,6 +222,7 @@ def test_an_error_of_all_is_tried_again_for_each(alias, make_executor, monkeypat
     until(lambda: not Job.objects.using(alias).exists())
 
 
+@pytest.mark.gate
 def test_a_failure_that_cannot_be_written_at_first_stays_one(alias, make_executor, monkeypatch):
     """It is not taken for a success when it is written again."""
     tries = []

@@ -52,6 +52,7 @@ def room(alias):
     connections[alias].execute_wrappers.clear()
 
 
+@pytest.mark.gate
 def test_nothing_is_lost_in_a_full_file_and_it_goes_on_when_there_is_room(
     alias, room, make_executor, handle, monkeypatch, caplog
 ):
@@ -87,6 +88,7 @@ def test_nothing_is_lost_in_a_full_file_and_it_goes_on_when_there_is_room(
     assert not ExecutorNode.objects.using(alias).exists()
 
 
+@pytest.mark.gate
 def test_a_writer_that_holds_the_file_never_costs_the_lease(alias, make_executor, handle, monkeypatch):
     """SQLITE_BUSY is waited out, longer than the lease: the node is alive, and what it holds stays its own."""
     done = []
@@ -116,6 +118,7 @@ def test_a_writer_that_holds_the_file_never_costs_the_lease(alias, make_executor
         assert executor.stop()
 
 
+@pytest.mark.gate
 def test_many_writers_beside_the_executor(alias, make_executor, handle):
     done, stop = [], threading.Event()
     handle(done.append, name="tests.note", retries="R9/PT0.05S")

@@ -38,6 +38,7 @@ def nodes(alias):
     return ExecutorNode.objects.using(alias)
 
 
+@pytest.mark.gate
 def test_runs_what_there_is_and_what_comes(alias, make_executor, handle):
     done = []
     handle(done.append, name="tests.note")
@@ -75,6 +76,7 @@ def test_a_failed_job_is_run_again_when_it_is_due(alias, make_executor, handle):
     until(lambda: len(runs) == 3 and all_gone(alias))
 
 
+@pytest.mark.gate
 def test_may_be_started_and_stopped_twice_and_again(alias, make_executor, handle):
     done = threading.Event()
     handle(done.set, name="tests.done")
@@ -100,6 +102,7 @@ def test_starting_and_stopping_from_several_threads_leaks_nothing(alias, make_ex
     _stress(alias, make_executor, monkeypatch, times=20)
 
 
+@pytest.mark.gate
 def test_starting_and_stopping_at_the_same_time_leaks_nothing(alias, make_executor, monkeypatch):
     _stress(alias, make_executor, monkeypatch, times=6)
 
@@ -170,6 +173,7 @@ def test_a_slow_job_keeps_its_lock_while_stopping_and_counts(alias, make_executo
     assert gate.context.id in {row.pk for row in rows} - set(tables_of(alias))
 
 
+@pytest.mark.gate
 def test_what_could_not_be_given_back_is_acquirable_after_a_new_start(alias, make_executor, gate, monkeypatch):
     """The lease goes on, so recovery would never find it."""
 
@@ -190,6 +194,7 @@ def test_what_could_not_be_given_back_is_acquirable_after_a_new_start(alias, mak
     until(lambda: all_gone(alias))
 
 
+@pytest.mark.gate
 def test_a_job_that_outlasts_the_grace_period_keeps_its_lock_and_the_node_its_row(alias, make_executor, gate):
     make_job(alias, handler_type="tests.wait")
     executor = make_executor(THREADS=1)

@@ -33,6 +33,7 @@ def make(alias: str) -> Any:
     return jobexec.external_job("pay", variables={"card": SECRET}, encrypted=True, using=alias)
 
 
+@pytest.mark.gate
 def test_a_worker_gets_them_and_a_search_does_not(alias: str, v2: V2) -> None:
     make(alias)
     assert SECRET not in json.dumps(v2.post("/jobs/search", {}))

@@ -42,6 +42,7 @@ def test_it_measures_both(alias, url, monkeypatch):
     assert not any(table._base_manager.using(alias).exists() for table in JOB_TABLES)
 
 
+@pytest.mark.gate
 def test_it_needs_a_broker(alias):
     with pytest.raises(CommandError, match="--broker-url"):
         bench(alias)

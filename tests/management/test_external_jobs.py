@@ -71,6 +71,7 @@ class TestLooking:
             code, text = jobs(*action, 7, alias=alias)
             assert code == 2 and "No job has the key 7" in text
 
+    @pytest.mark.gate
     def test_stats(self, alias):
         assert "with workers" not in jobs("stats", alias=alias)[1]
         make_external(alias)
@@ -99,6 +100,7 @@ class TestChanging:
         assert jobs("requeue", job.job_key, alias=alias) == (0, "1 job requeued with 3 retries.\n")
         assert table_of(alias, job) is ExternalWorkerJob
 
+    @pytest.mark.gate
     def test_reschedule_and_prioritize(self, alias):
         job = make_external(alias)
         assert jobs("reschedule", job.pk, "--to", "+1h", alias=alias)[0] == 0

@@ -232,6 +232,7 @@ def test_results(old):
     assert (result.status, result.errors[0].exception_class) == ("FAILED", ValueError)
 
 
+@pytest.mark.gate
 def test_killed_before_any_statement_nothing_is_lost_or_doubled(old):
     ids = {old.make(number) for number in range(3)}
     kills, number, done = 0, 0, False

@@ -88,6 +88,7 @@ def rows(alias):
 
 @pytest.mark.transactional
 class TestEachCase:
+    @pytest.mark.gate
     @pytest.mark.parametrize("case", some(SIDE_BY_SIDE, 5))
     def test_prints_one_json_object_and_removes_its_rows(self, alias, case):
         before, handlers = get_settings(), all_handlers()
@@ -125,10 +126,12 @@ class TestEachCase:
         assert "Each job was done exactly once." in text
         assert "Django" in text
 
+    @pytest.mark.gate
     def test_history_is_written_and_removed(self, alias):
         bench("drain", alias, history="full")
         assert not JobLog.objects.using(alias).exists()
 
+    @pytest.mark.gate
     @pytest.mark.databases("sqlite")
     def test_draws_a_bar_for_each_contender(self, alias, tmp_path):
         chart = tmp_path / "chart.svg"
@@ -143,6 +146,7 @@ class TestExactlyOnce:
     #: Cases in which jobs are run, and so could be lost or repeated.
     RUNNING = [case for case in SIDE_BY_SIDE if case not in OF_ANOTHER_KIND]
 
+    @pytest.mark.gate
     @pytest.mark.parametrize("case", some(RUNNING, 4))
     def test_ours_that_repeats_a_job_is_refused(self, alias, case, monkeypatch):
         ledger = CompactLedger if case == "soak" else Ledger
@@ -158,6 +162,7 @@ class TestExactlyOnce:
             bench(case, alias)
         assert rows(alias) == 0
 
+    @pytest.mark.gate
     @pytest.mark.databases("sqlite")
     @pytest.mark.parametrize("case", some(RUNNING, 4))
     def test_raw_sql_that_repeats_a_job_is_refused(self, alias, case, monkeypatch):
@@ -168,6 +173,7 @@ class TestExactlyOnce:
             bench(case, alias)
         assert rows(alias) == 0
 
+    @pytest.mark.gate
     @pytest.mark.databases("sqlite")
     @pytest.mark.parametrize("case", some(RUNNING, 4))
     def test_raw_sql_that_loses_a_job_is_refused(self, alias, case, monkeypatch):
@@ -184,12 +190,14 @@ class TestExactlyOnce:
             bench(case, alias)
         assert rows(alias) == 0
 
+    @pytest.mark.gate
     @pytest.mark.parametrize("case", ["flows", "processes"])
     def test_the_last_instance_has_the_steps_that_remain(self, alias, case):
         details = json.loads(bench(case, alias, json=True, jobs=13))["details"]
         assert details["jobs"] == 13
         assert rows(alias) == 0
 
+    @pytest.mark.gate
     def test_the_soak_retries_some_jobs(self, alias):
         failed = []
 
@@ -203,6 +211,7 @@ class TestExactlyOnce:
             signals.job_failed.disconnect(note)
         assert len(failed) == len(set(failed)) == 3
 
+    @pytest.mark.gate
     def test_a_timer_that_is_lost_is_told(self, alias, monkeypatch):
         move = Move.page
 
@@ -216,6 +225,7 @@ class TestExactlyOnce:
             bench("timers", alias)
         assert rows(alias) == 0
 
+    @pytest.mark.gate
     def test_a_dead_letter_that_is_lost_is_told(self, alias, monkeypatch):
         page = Requeue.page
 
@@ -229,6 +239,7 @@ class TestExactlyOnce:
             bench("batch", alias)
         assert rows(alias) == 0
 
+    @pytest.mark.gate
     def test_a_loop_that_resumes_takes_each_job_once(self, alias):
         found = json.loads(bench("bloat", alias, json=True, jobs=23, page=4))
         assert found["details"]["runs"]["raw, resumed"]["median"] > 0
@@ -243,6 +254,7 @@ class TestExactlyOnce:
             numbers = sorted(number_of(row) for row in first), sorted(number_of(row) for row in queue.lock())
         assert numbers == ([0, 1, 2, 3], [4, 5])
 
+    @pytest.mark.gate
     def test_a_retry_that_does_not_wait_is_told(self, alias, monkeypatch):
         monkeypatch.setattr(RetryQueue, "settling", RawQueue.settling)
         with pytest.raises(CommandError, match="Not each job waits for its retry exactly once: 5 jobs, 0 counted"):
@@ -257,6 +269,7 @@ class TestExactlyOnce:
         with pytest.raises(BenchError, match="side by side: 0 and 1"):
             siblings.check()
 
+    @pytest.mark.gate
     def test_log_rows_that_are_missing_are_told(self, alias, monkeypatch):
         monkeypatch.setattr(LoggingQueue, "settling", RawQueue.settling)
         with pytest.raises(CommandError, match="5 jobs have ended, 0 log rows say so"):
@@ -265,6 +278,7 @@ class TestExactlyOnce:
 
 @pytest.mark.transactional
 class TestBacklog:
+    @pytest.mark.gate
     def test_lies_in_the_tables_while_the_last_runs_are_made_and_is_gone_afterwards(self, alias, monkeypatch):
         seen, run = [], Backlog.raw
 
@@ -280,6 +294,7 @@ class TestBacklog:
         assert found["details"]["backlog"] == TINY["backlog"]
         assert rows(alias) == 0
 
+    @pytest.mark.gate
     def test_rows_of_the_project_stay(self, alias):
         timer = make_job(alias, due_date=clock.now(alias) + timedelta(hours=1))
         bench("backlog", alias)
@@ -294,6 +309,7 @@ class TestBacklog:
         assert [round((each.due_date - now).total_seconds()) for each in found] == [0, 1, 2, 3]
         assert len({each.pk for each in found}) == 4
 
+    @pytest.mark.gate
     def test_one_that_was_killed_is_removed(self, alias):
         make_row(DeadLetterJob, alias, category=CATEGORY, handler_type=BACKLOG_HANDLER)
         bench("enqueue", alias)
@@ -321,22 +337,26 @@ class TestOwnJobs:
         with pytest.raises(CommandError, match="0 executable jobs and 1 due timers"):
             bench("drain", alias)
 
+    @pytest.mark.gate
     @pytest.mark.parametrize("case", ["enqueue", "drain"])
     def test_runs_by_force_and_leaves_them_alone(self, alias, case):
         job = make_job(alias)
         bench(case, alias, force=True)
         assert list(Job.objects.using(alias).values_list("pk", "lock_owner")) == [(job.pk, None)]
 
+    @pytest.mark.gate
     def test_a_category_of_the_same_name_is_not_emptied(self, alias):
         job = make_row(Job, alias, category=CATEGORY)
         bench("enqueue", alias, force=True)
         assert Job.objects.using(alias).filter(pk=job.pk).exists()
 
+    @pytest.mark.gate
     def test_what_a_killed_benchmark_left_is_removed(self, alias):
         make_row(Job, alias, category=CATEGORY, handler_type="jobexec.bench.noop")
         bench("drain", alias)
         assert not Job.objects.using(alias).exists()
 
+    @pytest.mark.gate
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_ctrl_c_removes_its_rows(self, alias, monkeypatch, number):
         def interrupt(*args):
@@ -369,6 +389,7 @@ class TestProgress:
     def test_a_terminal_that_knows_no_unicode(self):
         assert Bar(lambda text: None, "ascii").line().startswith("............................   0%")
 
+    @pytest.mark.gate
     @pytest.mark.transactional
     @pytest.mark.databases("sqlite")
     @pytest.mark.parametrize("verbosity, lines", [(1, 0), (2, 3)])
@@ -377,6 +398,7 @@ class TestProgress:
         bench("drain", alias, stderr=err, verbosity=verbosity)
         assert err.getvalue().count("run ") == lines
 
+    @pytest.mark.gate
     @pytest.mark.transactional
     @pytest.mark.databases("sqlite")
     def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(self, alias, monkeypatch):

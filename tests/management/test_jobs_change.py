@@ -84,6 +84,7 @@ class TestVerbs:
         assert jobs("activate", job.pk, alias=alias) == (0, "1 job activated.\n")
         assert table_of(alias, job) is Job
 
+    @pytest.mark.gate
     def test_a_whole_scope(self, alias):
         for _ in range(2):
             make_job(alias, tenant_id="acme")

@@ -54,7 +54,7 @@ def test_a_shell_completes(alias, shell, tmp_path):
 
     def completes(*words):
         call = [*CALLS[shell], str(file), *words]
-        ended = subprocess.run(call, env=environment, capture_output=True, text=True, timeout=60)
+        ended = subprocess.run(call, env=environment, capture_output=True, text=True, timeout=180)
         assert not ended.stderr
         # zsh compares with the word itself, later.
         return {

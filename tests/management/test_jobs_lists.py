@@ -19,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("engines", "frozen")
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
+@pytest.mark.gate
 def test_incidents(alias, frozen):
     first, second, solved = (work(alias, retries=1, tenant_id="acme", exclusive=False) for _ in range(3))
     for job in (first, solved, second):
@@ -39,6 +40,7 @@ def test_incidents(alias, frozen):
     assert jobs("incidents", "--state", "deleted", alias=alias) == (0, "No incidents.\n")
 
 
+@pytest.mark.gate
 def test_batches(alias, frozen, monkeypatch):
     assert jobs("batches", alias=alias) == (0, "No batches.\n")
     rows = DeadLetterJob.objects.using(alias)

@@ -93,6 +93,7 @@ class TestList:
         _, text = jobs("list", alias=alias)
         assert str(rows[0].pk) in text and "charge(order_id=17, password=●●●)" in text
 
+    @pytest.mark.gate
     def test_states_that_a_glance_should_tell(self, alias):
         make_row(Job, alias, lock_owner="berlin:1")
         make_row(Job, alias, lock_owner="berlin:1", cancel_requested=True)
@@ -298,6 +299,7 @@ def test_without_an_action_it_lists_them(capsys):
 class TestBeginnings:
     ONE, OTHER = UUID("01a200b7-cceb-7489-b61b-4096ce0aac17"), UUID("01a200b7-cc00-7489-b61b-4096ce0aac17")
 
+    @pytest.mark.gate
     @pytest.mark.every_database
     def test_of_the_ids_of_jobs(self, alias):
         make_row(TimerJob, alias, id=self.ONE)
@@ -327,6 +329,7 @@ class TestBeginnings:
         job = make_row(TimerJob, alias, id=UUID("01220074-0000-7489-b61b-4096ce0aac17"))
         assert objects("show", "01220074", alias=alias)[1][0]["id"] == str(job.pk)
 
+    @pytest.mark.gate
     def test_of_the_ids_of_batches(self, alias):
         batch = start_batch("requeue", DeadLetterJob.objects.using(alias), using=alias)
         assert objects("batches", "show", batch.pk.hex[:20], alias=alias)[1][0]["id"] == str(batch.pk)
@@ -335,6 +338,7 @@ class TestBeginnings:
         assert code == 2 and "Nothing here has an id that begins with 01a200b7" in text
 
 
+@pytest.mark.gate
 def test_names_that_nothing_has(alias):
     JobDefinition.objects.using(alias).create(pk="shop.jobs.levy", handler_type="shop.jobs.levy", category="a")
     for arguments, text in (

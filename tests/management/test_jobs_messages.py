@@ -87,6 +87,7 @@ def test_a_payload_that_is_no_json(alias):
         jobs("message", "publish", "approved", "1", "--payload", "{", alias=alias)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     "payload", ["[" * 201 + "]" * 201, "[" * 100_000, f'"{"x" * 999_999}"'], ids=["deep", "deeper", "long"]
 )

@@ -76,6 +76,7 @@ class TestBatchesOfJobs:
         code, text = jobs("batches", "seal", batch.id, alias=alias)
         assert code == 3 and "has ended (cancelled)" in text
 
+    @pytest.mark.gate
     def test_why(self, alias, batch):
         batch.add(jobexec.handlers.registry.get_handler("tests.work").s("secret"))
         code, text = jobs("why", batch.id, alias=alias)
@@ -234,6 +235,7 @@ class TestDeployments:
         assert [(row["id"], row["nodes"]) for row in rows] == [("shop:3", 1), ("shop:2", 0), ("shop:1", 0)]
         assert jobs("deployments", alias=alias)[1].splitlines()[1].split()[0] == "shop:3"
 
+    @pytest.mark.gate
     def test_retire(self, alias):
         make_row(DeadLetterJob, alias, deployment_id="shop:2")
         code, text = jobs("deployments", "retire", "shop:2", "shop:3", alias=alias)
@@ -249,6 +251,7 @@ class TestDeployments:
         assert jobs("deployments", "retire", "--node", "gone", alias=alias) == (0, "1 registration retired.\n")
         assert jobs("deployments", "retire", "--node", "gone", alias=alias) == (0, "0 registrations retired.\n")
 
+    @pytest.mark.gate
     @pytest.mark.parametrize(
         "arguments", [(), ("shop:1", "--superseded-for", "1d"), ("--node", "x", "--superseded-for", "1d")]
     )
@@ -264,6 +267,7 @@ class TestGroups:
             fingerprint="f1", handler_type="shop.pay", message="no", first_time=NOW, last_time=NOW, count=7
         )
 
+    @pytest.mark.gate
     def test_what_is_quiet_is_listed_on_request(self, alias, group):
         make_row(DeadLetterJob, alias, fingerprint="f1")
         code, text = jobs("groups", alias=alias)

@@ -61,6 +61,7 @@ def test_the_list_says_when_next_and_hides_what_is_sensitive(alias, schedule):
         assert told["handler_configuration"]["kwargs"] == {"shop": 4711, "token": "●●●"}
 
 
+@pytest.mark.gate
 def test_show(alias, schedule):
     assert jobs("schedules", "fire", "report", alias=alias)[0] == 0
     made = str(Job.objects.using(alias).get().pk)

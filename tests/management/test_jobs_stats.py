@@ -71,6 +71,7 @@ def _cells(lines, first, below=0):
     return [cell.strip() for cell in lines[at + below].strip().split("  ") if cell.strip()]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("width", [80, 120])
 def test_fits_the_terminal(alias, busy, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
@@ -108,6 +109,7 @@ def test_an_empty_engine(alias):
     assert objects("stats", alias=alias)[1][0]["nodes"] == []
 
 
+@pytest.mark.gate
 def test_top_without_a_terminal_or_once(alias, busy):
     for arguments, terminal in (([], False), (["--once"], True)):
         code, text = jobs("top", *arguments, alias=alias, terminal=terminal)

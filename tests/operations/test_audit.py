@@ -78,6 +78,7 @@ def test_jobs_of_several_tenants_belong_to_none_of_them(alias):
     assert [(entry.count, entry.tenant_id) for entry in audit_log(alias)] == [(2, None)]
 
 
+@pytest.mark.gate
 def test_only_so_many_ids_are_kept(alias):
     jobs = operations.create_jobs(alias, [{"handler_type": HANDLER} for _ in range(MOST_IDS + 5)])
     operations.delete_jobs([job.pk for job in jobs], using=alias)

@@ -146,6 +146,7 @@ MODEL = (
 )
 
 
+@pytest.mark.gate
 @override_settings(TIME_ZONE="UTC")
 def test_processes_are_started_by_an_application_and_driven_by_an_executor(alias, roles, handlers, caplog):
     pytest.importorskip("lxml")

@@ -21,7 +21,7 @@ from tests.support.waiting import TIMEOUT, until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for left processes in /proc"),
 ]
 MARK = "JOBEXEC_TEST_DEMO"

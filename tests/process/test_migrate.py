@@ -46,7 +46,7 @@ def manage(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         "PYTHONPATH": f"{project}{os.pathsep}{ROOT}",
     }
     command = [sys.executable, "-m", "django", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
 
 
 def tables(path: Path) -> set[str]:

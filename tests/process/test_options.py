@@ -52,6 +52,7 @@ def test_verbosity(alias, run, enqueue, trace):
     assert trace.texts() == ["a", "b", "c"]
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("option", [("--category", "mail"), ("--exclude-category", "default")])
 def test_serves_only_its_categories_under_its_name(alias, run, enqueue, trace, option):
@@ -88,6 +89,7 @@ def test_deployment_aware_takes_only_what_is_registered_for_its_name(alias, run,
     assert trace.texts()[-1] == "not registered"
 
 
+@pytest.mark.gate
 @pytest.mark.databases("postgresql")
 def test_its_own_deployment_is_registered(alias, run, enqueue, trace):
     executor = run("--until-empty", "--deployment-aware", "--node", "here", DEPLOYMENT="shop:3")
@@ -97,6 +99,7 @@ def test_its_own_deployment_is_registered(alias, run, enqueue, trace):
     assert "tests.process.jobs.note" in registration.deployment.handlers
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 def test_threads_and_queue_size_are_taken_from_the_options(alias, run, enqueue, trace):
     for number in range(5):
@@ -110,6 +113,7 @@ def test_threads_and_queue_size_are_taken_from_the_options(alias, run, enqueue, 
     assert executor.ended() == 0, executor.text
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 def test_logging_of_the_projects_own_is_let_alone(alias, run, enqueue, trace, tmp_path):
     enqueue("note", "a")
@@ -140,6 +144,7 @@ def test_check_says_that_it_can_start_and_starts_nothing(alias, run, enqueue, tr
     assert trace.lines() == []
 
 
+@pytest.mark.gate
 @pytest.mark.databases("postgresql", "mariadb")
 def test_a_server_that_takes_too_few_connections_is_told_once(alias, run):
     executor = run("--check", "--threads", "10000", "--processes", "3")
@@ -157,7 +162,8 @@ def test_a_server_that_takes_too_few_connections_is_told_once(alias, run):
         (["--category", "mail", "--exclude-category", "default"], {"CATEGORIES": CATEGORIES}, 1, "got both"),
         (["--threads", "0"], {}, 1, "from 1 to 10000"),
         (["--queue-size", "many"], {}, 2, "invalid int value: 'many'"),
-        (["--processes", "0"], {}, 1, "at least 1, got 0"),
+        (["--processes", "0"], {}, 1, "at least 1, or auto, got 0"),
+        (["--processes", "many"], {}, 2, "argument --processes: expected a number of processes, or auto, got 'many'"),
         (["--processes", "2"], {}, 1, "is on SQLite, which only one executor at a time may serve"),
         (["--node", ""], {}, 1, "printable characters"),
         (
@@ -190,6 +196,7 @@ def test_what_is_wrong_is_said_and_nothing_starts(settings, monkeypatch, capsys,
     assert "Traceback" not in said.err
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 def test_a_process_that_cannot_start_says_why_on_stderr(alias, run):
     executor = run("--engine", "elsewhere")
@@ -197,6 +204,7 @@ def test_a_process_that_cannot_start_says_why_on_stderr(alias, run):
     assert "'elsewhere'" in "\n".join(executor.err)
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 def test_a_database_without_its_tables_or_that_does_not_answer(alias, run, tmp_path):
     import json
@@ -214,6 +222,7 @@ def test_a_database_without_its_tables_or_that_does_not_answer(alias, run, tmp_p
     assert "Traceback" not in empty.text + absent.text
 
 
+@pytest.mark.gate
 @pytest.mark.databases("postgresql")
 def test_two_nodes_of_one_name_are_warned_and_kept_apart(alias, run, enqueue, trace):
     first = run("--node", "twin").started()

@@ -51,6 +51,7 @@ def test_the_second_signal_leaves_at_once_and_recovery_gives_the_jobs_back(alias
     assert any("died with 1 jobs" in line for line in other.err)
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite", "postgresql")
 def test_async_jobs_that_outlast_the_grace_period_are_given_back(alias, run, enqueue, trace):
     for text in ("a", "b"):
@@ -65,6 +66,7 @@ def test_async_jobs_that_outlast_the_grace_period_are_given_back(alias, run, enq
     assert not ExecutorNode.objects.using(alias).exists()
 
 
+@pytest.mark.gate
 @pytest.mark.databases("postgresql")
 def test_a_grace_period_that_is_over_exits_with_4(alias, run, enqueue, trace):
     enqueue("wait", "a", str(trace.go))
@@ -76,6 +78,7 @@ def test_a_grace_period_that_is_over_exits_with_4(alias, run, enqueue, trace):
     assert Job.objects.using(alias).get().lock_owner is not None, "its lock ends with the lease"
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 def test_a_signal_while_it_starts_ends_it_too(alias, run):
     executor = run()
@@ -88,6 +91,7 @@ def test_a_signal_while_it_starts_ends_it_too(alias, run):
     assert not ExecutorNode.objects.using(alias).exists()
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 def test_many_signals_in_a_row_end_it_in_any_case(alias, run, enqueue, trace):
     enqueue("wait", "a", str(trace.go))

@@ -58,7 +58,7 @@ class Terminal:
         assert self.popen.poll() is None, self.seen
 
     def ended(self):
-        code = self.popen.wait(60)
+        code = self.popen.wait(180)
         until(lambda: END in self.seen)
         return code
 
@@ -130,7 +130,7 @@ def test_ctrl_c_ends_it_quietly(alias, top):
 @pytest.mark.databases("sqlite")
 def test_without_a_terminal_it_is_one_plain_snapshot(alias):
     environment = processes.environment(alias, JOBEXEC=processes.QUICK) | {"TERM": "xterm"}
-    ran = subprocess.run(COMMAND, env=environment, capture_output=True, timeout=60, check=True)
+    ran = subprocess.run(COMMAND, env=environment, capture_output=True, timeout=180, check=True)
     assert b"\x1b" not in ran.stdout and ran.stdout.startswith(b"Engine default on ") and ran.stderr == b""
 
 
@@ -143,4 +143,4 @@ def test_whoever_reads_may_have_seen_enough(alias):
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
         assert ran.stdout.readline().startswith(b'{"id"')
         ran.stdout.close()
-        assert (ran.stderr.read(), ran.wait(60)) == (b"", 0)
+        assert (ran.stderr.read(), ran.wait(180)) == (b"", 0)

@@ -128,6 +128,7 @@ def test_a_condition_calls_a_function_of_the_project(alias):
     assert DONE == ["dear"]
 
 
+@pytest.mark.gate
 def test_a_failing_task_is_tried_again_and_becomes_an_incident_at_its_element(alias, run_jobs):
     deployed(
         alias,
@@ -145,6 +146,7 @@ def test_a_failing_task_is_tried_again_and_becomes_an_incident_at_its_element(al
     assert elements(alias) == ["pay"]
 
 
+@pytest.mark.gate
 def test_an_error_takes_the_way_of_the_event_that_catches_it(alias, run_jobs):
     body = (
         '<startEvent id="s"/><serviceTask id="sell" camunda:asyncBefore="true" camunda:delegateExpression='
@@ -163,6 +165,7 @@ def test_an_error_takes_the_way_of_the_event_that_catches_it(alias, run_jobs):
     assert_nothing_is_left(alias)
 
 
+@pytest.mark.gate
 def test_an_error_that_nobody_catches_is_an_incident_that_can_be_retried(alias, run_jobs):
     deployed(
         alias,
@@ -227,6 +230,7 @@ def test_a_service_task_outside_runs_in_a_job_without_a_transaction(alias, run_j
     assert_nothing_is_left(alias)
 
 
+@pytest.mark.gate
 def test_a_service_task_outside_may_be_a_coroutine_and_have_a_result_variable(alias, run_jobs):
     row = run_outside(alias, run_jobs, "far_async", 'camunda:resultVariable="answer" camunda:asyncBefore="true"')
     assert row.final_variables == {"answer": {"receipt": "4711"}}
@@ -280,6 +284,7 @@ def test_an_error_of_a_service_task_outside_is_caught(alias, run_jobs):
     assert_nothing_is_left(alias)
 
 
+@pytest.mark.gate
 def test_a_failing_service_task_outside_is_an_incident_and_is_repaired(alias, run_jobs):
     row = run_outside(alias, run_jobs, amount=-1)
     dead = DeadLetterJob.objects.using(alias).get()
@@ -393,6 +398,7 @@ def test_a_message_starts_an_instance_of_the_latest_version(alias):
     assert ProcessInstance.objects.using(alias).get().business_key == "new"
 
 
+@pytest.mark.gate
 def test_a_signal_reaches_all(alias, run_jobs):
     body = (
         '<startEvent id="s"/><intermediateCatchEvent id="wait"><signalEventDefinition signalRef="go"/>'

@@ -71,6 +71,7 @@ def test_the_list_counts_what_runs_of_each_tenant(command, file):
     assert command("list") == told
 
 
+@pytest.mark.gate
 def test_instances_are_named_by_the_beginning_of_their_id(alias, command, file):
     command("deploy", str(file))
     ids = [command("start", "approval").split()[0] for _ in range(2)]
@@ -152,6 +153,7 @@ def started(command, file):
     return start
 
 
+@pytest.mark.gate
 def test_modify_restart_and_retry(alias, command, started):
     id = started("--variables", '{"password": "geheim"}')
     assert "geheim" not in command("show", id)
@@ -197,6 +199,7 @@ def test_suspend_and_activate(alias, command, started):
     assert not Suspension.objects.using(alias).exists()
 
 
+@pytest.mark.gate
 @pytest.mark.every_database
 def test_cancel_many(alias, command, started, run_jobs, monkeypatch):
     monkeypatch.setattr(many, "_PAGE", 2)

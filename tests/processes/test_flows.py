@@ -182,6 +182,7 @@ class TestResources:
         waiting = BlockedJob.objects.using(alias).values_list("failed_activity_id", "resource")
         return sorted(waiting), Job.objects.using(alias).count()
 
+    @pytest.mark.gate
     def test_a_step_has_that_which_its_function_makes_of_the_arguments(self, alias, run_jobs):
         flow = Flow("resources")
         first = flow.step(of_customer, "first", "17", name="first")
@@ -245,6 +246,7 @@ def test_one_shape_is_stored_once(alias, run_jobs):
     assert ProcessDefinition.objects.using(alias).count() == 1
 
 
+@pytest.mark.gate
 def test_a_wait_that_nobody_ends_is_an_incident_after_its_timeout(alias, run_jobs):
     flow = Flow("wait")
     flow.wait("approved", key="4711", timeout="P3D")
@@ -298,6 +300,7 @@ def test_chains_and_what_runs_beside_each_other(alias, run_jobs):
         chain(call(note, "a", previous)).flow()
 
 
+@pytest.mark.gate
 def test_a_cancelled_chain_never_goes_on(alias, run_jobs):
     flow = Flow("order")
     first = flow.step(note, "a", compensate=note.s("undo a"))
@@ -406,6 +409,7 @@ def run_items(run_jobs, begin, then=None):
     return instance
 
 
+@pytest.mark.gate
 @pytest.mark.usefixtures("long_from_20")
 def test_a_long_list_keeps_its_order(alias, run_jobs):
     flow = Flow("map")
@@ -433,6 +437,7 @@ def count_to(number):
     return list(range(number))
 
 
+@pytest.mark.gate
 @pytest.mark.usefixtures("long_from_20")
 @pytest.mark.parametrize(("number", "batches"), [(25, 1), (5, 0), (0, 0)])
 def test_a_step_gives_a_list_of_any_length(alias, run_jobs, number, batches):
@@ -464,6 +469,7 @@ def long_list(alias, failed=False):
     return started(alias, flow)
 
 
+@pytest.mark.gate
 @pytest.mark.usefixtures("long_from_20")
 def test_a_long_list_waits_for_items_that_failed(alias, run_jobs):
     def repair(instance):
@@ -479,6 +485,7 @@ def test_a_long_list_waits_for_items_that_failed(alias, run_jobs):
     assert state(alias, instance) == "completed"
 
 
+@pytest.mark.gate
 @pytest.mark.usefixtures("long_from_20")
 def test_a_long_list_has_a_way_for_failures(alias, run_jobs):
     instance = run_items(run_jobs, lambda: long_list(alias, failed=True))

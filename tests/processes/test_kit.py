@@ -75,6 +75,7 @@ def test_an_instance_from_its_start_to_its_end(alias):
     assert_nothing_is_left(alias)
 
 
+@pytest.mark.gate
 def test_time(alias):
     with process(ORDER.decode(), services=SHIP, using=alias), controlled_clock():
         instance, other = start("order", using=alias), start("order", using=alias)
@@ -89,6 +90,7 @@ def test_time(alias):
         assert_ended(third, at="too_late")
 
 
+@pytest.mark.gate
 def test_what_a_failed_assertion_says(alias):
     def broken(context):
         raise ValueError("no van")
@@ -125,6 +127,7 @@ def test_services_stand_in_for_the_block_only(alias, tmp_path):
         find_service("tests.kit.ship")
 
 
+@pytest.mark.gate
 def test_importing_it_loads_no_models():
     code = (
         "import sys; import jobexec.processes.testing, jobexec.processes.testing.plugin; "

@@ -103,6 +103,7 @@ def test_a_fork_and_its_join(alias, run_jobs):
     assert_nothing_is_left(alias)
 
 
+@pytest.mark.gate
 def test_an_unbalanced_fork_and_join(alias, run_jobs):
     """Two of three branches are joined, and what follows is joined with the third."""
     instance = started(alias, "unbalanced-fork-and-join")
@@ -121,6 +122,7 @@ def test_the_default_flow_of_an_exclusive_gateway(alias):
     assert ProcessDefinition.objects.using(alias).count() == 1
 
 
+@pytest.mark.gate
 def test_a_sub_process_with_a_timer_on_it(alias, run_jobs):
     with controlled_clock() as clock:
         late, in_time = started(alias, "sub-process-with-timer"), started(alias, "sub-process-with-timer")

@@ -18,6 +18,7 @@ def test_every_name_of_the_list_is_there_and_no_other():
             getattr(processes, name)
 
 
+@pytest.mark.gate
 def test_the_package_loads_no_models_and_its_modules_are_found():
     code = (
         "import sys; import jobexec.processes; from jobexec.processes import apps, engine; "

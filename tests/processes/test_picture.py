@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given
 
 from jobexec.processes.definition import Flow, Kind, Node, Process
@@ -18,6 +19,7 @@ from .support.notation import model
 BOUNDARIES = ("", "", "timer in PT1H", "message m keep", "error")
 
 
+@pytest.mark.gate
 @given(blocks(BOUNDARIES))
 def test_boxes_are_apart_and_no_line_crosses_one(block):
     texts, _runs = written(block)

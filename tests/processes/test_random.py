@@ -201,6 +201,7 @@ def test_all_runs_that_must_run_and_nothing_else(alias, block, seed):
     example(alias, texts, seed, act)
 
 
+@pytest.mark.gate
 @by_chance
 @given(blocks(BOUNDARIES, EVENTS), SEEDS)
 def test_it_ends_whatever_fails_and_is_suspended(alias, block, seed):
@@ -213,6 +214,7 @@ def test_it_ends_whatever_fails_and_is_suspended(alias, block, seed):
     example(alias, texts, seed, act, faults=True)
 
 
+@pytest.mark.gate
 @by_chance
 @given(blocks(BOUNDARIES, EVENTS), SEEDS)
 def test_a_cancellation_leaves_nothing_behind(alias, block, seed):

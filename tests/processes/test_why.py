@@ -46,6 +46,7 @@ def codes(alias, instance):
     return [(reason.code, reason.details.get("element")) for reason in reasons(alias, instance)]
 
 
+@pytest.mark.gate
 @pytest.mark.every_database
 def test_an_order_says_all_it_waits_for(alias, run_jobs):
     deploy(("order.bpmn", DRAWN), using=alias)
@@ -67,6 +68,7 @@ def test_an_order_says_all_it_waits_for(alias, run_jobs):
     assert "is a task of anna" in {each.code: each for each in reasons(alias, order)}["task"].text
 
 
+@pytest.mark.gate
 def test_what_is_not_read_is_said(alias, monkeypatch):
     deploy(("order.bpmn", DRAWN), using=alias)
     order = start("order", variables={"amount": 5}, using=alias)
@@ -94,6 +96,7 @@ def test_of_a_job_that_is_not_read_nobody_says_that_it_does_not_exist(alias, mon
     assert [code for code, _ in codes(alias, instance)] == ["waits", "worker", "cut"]
 
 
+@pytest.mark.gate
 def test_a_join_names_what_is_missing(alias):
     deploy(("order.bpmn", DRAWN), using=alias)
     order = start("order", variables={"amount": 5}, using=alias)

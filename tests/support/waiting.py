@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-TIMEOUT = 60.0
+TIMEOUT = 120.0
 _TURN = 0.01
 
 

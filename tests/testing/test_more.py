@@ -17,6 +17,7 @@ def test_every_way_of_acquiring(alias, configure, shop, strategy):
     assert [each.value for each in ManualExecutor(alias).run_until_empty()] == [f"sent {number}" for number in range(4)]
 
 
+@pytest.mark.gate
 def test_a_batch(alias, configure, shop):
     configure(INVOCATIONS_PER_BATCH_JOB=2, BATCH_JOBS_PER_SEED=1)
     for number in range(5):

@@ -45,7 +45,7 @@ def parts():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_mypy_finds_nothing_wrong_in_the_readme(tmp_path):
     pytest.importorskip("mypy")
     pytest.importorskip("mypy_django_plugin")

@@ -16,7 +16,7 @@ REPORTED = re.compile(r"snippet\.py:(\d+): error: .*\[([\w-]+)\]$")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_mypy_finds_these_errors_and_no_others(tmp_path):
     pytest.importorskip("mypy")
     pytest.importorskip("mypy_django_plugin")

@@ -40,6 +40,7 @@ def test_a_known_weakness_fails(audit):
     assert audit(report(WEAK, GOOD), status=1) == (1, "audit: x 1: PYSEC-1, fixed in: 2\n")
 
 
+@pytest.mark.gate
 def test_nothing_known(audit):
     said = "audit: no weakness is known of 1 packages; 1 could not be looked up\n"
     assert audit(report(GOOD, UNKNOWN)) == (0, said)

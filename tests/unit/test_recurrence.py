@@ -278,6 +278,7 @@ EXPRESSIONS = st.one_of(
 )
 
 
+@pytest.mark.gate
 @settings(max_examples=100)
 @given(EXPRESSIONS, ZONES, MOMENTS, st.timedeltas(timedelta(0), timedelta(days=400)))
 def test_times_rise_are_whole_seconds_and_follow_from_any_moment_between(expression, zone, moment, later):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 
 from django.db import DatabaseError, connections
@@ -22,6 +25,9 @@ from jobexec.operations.sql.locks import is_single_writer
 from ...runtime.connection_count import connections_by_alias
 
 logger = logging.getLogger("jobexec.executor")
+
+#: The value of --processes for one process for each processor.
+AUTO = "auto"
 
 _NAMED = 3
 
@@ -63,16 +69,44 @@ def _are_recorded(alias: str) -> bool:
     return all(file.ispkg or file.name[0] in "_~" or ("jobexec", file.name) in applied for file in files)
 
 
-def check_processes(settings: Settings, processes: int) -> None:
-    """Check that --processes fits the databases. Raises NodeRefused."""
-    if processes < 1:
-        raise NodeRefused(f"--processes: expected a number of at least 1, got {processes}.")
+def process_count(settings: Settings, processes: int | str) -> int:
+    """The number of processes that --processes asks for. Raises NodeRefused if it does not fit the databases.
+
+    ``"auto"`` is one for each processor that this process may use, and one if only one executor may serve a database.
+    """
     single = [alias for alias in settings.engines if is_single_writer(alias)]
+    if processes == AUTO:
+        return 1 if single else usable_cores()
+    if not isinstance(processes, int) or processes < 1:
+        raise NodeRefused(f"--processes: expected a number of at least 1, or auto, got {processes!r}.")
     if processes > 1 and single:
         raise NodeRefused(
             f"--processes {processes}: {single[0]!r} is on {connections[single[0]].display_name}, "
             "which only one executor at a time may serve."
         )
+    return processes
+
+
+def parse_processes(text: str) -> int | str:
+    """Parse a number of processes, or ``auto``. Raises ValueError."""
+    if text == AUTO:
+        return AUTO
+    if not re.fullmatch(r"\d{1,9}", text):
+        raise ValueError(f"expected a number of processes, or auto, got {text!r}")
+    return int(text)
+
+
+def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """How many processors this process may use: by its affinity, and by the quota of its container (cgroup v1, v2)."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join((cgroup / name).read_text() for name in names).split()
+        except (OSError, ValueError):
+            continue
+        if quota.isdigit() and int(period):  # without a quota: "max", or -1
+            found = min(found, int(quota) // int(period))
+    return max(1, found)
 
 
 def check_broker(settings: Settings) -> None:

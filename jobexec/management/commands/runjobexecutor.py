@@ -32,7 +32,13 @@ from jobexec.executor.process.limits import (
     parse_size,
     reasons,
 )
-from jobexec.executor.process.preflight import check_broker, check_engines, check_processes, warn_of_connections
+from jobexec.executor.process.preflight import (
+    check_broker,
+    check_engines,
+    parse_processes,
+    process_count,
+    warn_of_connections,
+)
 from jobexec.executor.process.reload import SourceWatcher, source_files
 from jobexec.executor.process.report import PROBES, Report
 from jobexec.executor.process.shutdown import Shutdown, serve
@@ -51,7 +57,8 @@ class Command(BaseCommand):
         add = parser.add_argument
         add("--threads", type=int, help="Worker threads (setting THREADS).")
         add("--queue-size", type=int, help="Jobs that may wait for a thread in each process (setting QUEUE_SIZE).")
-        add("--processes", type=int, default=1, help="Executor processes, supervised and restarted if they die.")
+        text = "Executor processes, supervised and restarted if they die; auto: one for each processor."
+        add("--processes", type=_typed(parse_processes), default=1, help=text)
         add("--engine", action="append", help="Serve only this engine, a database alias. Repeatable.")
         add("--category", action="append", help="Serve only this category. Repeatable.")
         add("--exclude-category", action="append", help="Serve all categories but this one. Repeatable.")
@@ -88,7 +95,7 @@ class Command(BaseCommand):
             if options["from_broker"]:
                 check_broker(settings)
             check_engines(settings)
-            check_processes(settings, options["processes"])
+            options["processes"] = process_count(settings, options["processes"])
             check_memory(options["max_rss"])
             if supervisor() is None:  # it has warned for all its processes
                 warn_of_connections(settings, options["processes"])
@@ -225,7 +232,7 @@ def _check_restarts(options: dict[str, Any]) -> None:
     if options["reload"] is None:
         ends = options["until_empty"] or options["no_restart"]
         options["reload"] = django_settings.DEBUG and not ends
-    if options["no_restart"] and (options["processes"] > 1 or options["reload"]):
+    if options["no_restart"] and (options["processes"] != 1 or options["reload"]):
         raise CommandError("--no-restart: expected one process, without --processes and --reload.", returncode=2)
 
 

@@ -158,6 +158,7 @@ def test_a_batch_of_a_group_of_failures(admin):
     assert response["Location"] == list_url(Batch)
 
 
+@pytest.mark.gate
 def test_the_page_tells_how_far_it_is(admin):
     batch = data.batch()
     BatchPart.objects.create(batch=batch, job_id=batch.pk, size=100, changed=90, skipped=10, end_time=clock.now())
@@ -179,6 +180,7 @@ def test_the_page_tells_how_far_it_is(admin):
     assert 'id="jobexec-stalled"' not in admin.get(page_url(batch)).content.decode()
 
 
+@pytest.mark.gate
 def test_suspend_activate_cancel_and_delete(admin):
     for _ in range(4):
         data.dead_letter()
@@ -212,6 +214,7 @@ def test_a_batch_that_is_gone_meanwhile(admin):
     assert admin.told(response)[0][1].startswith("1 batch skipped: it is no longer in the list")
 
 
+@pytest.mark.gate
 def test_a_job_of_a_batch_leads_to_it(admin, staff):
     batch = data.batch()
     job = data.make(Job, batch_id=batch.pk)

@@ -56,6 +56,7 @@ def test_the_list_and_the_page(admin, batch):
     assert 'id="jobexec-failures"' not in page, "that is about operations"
 
 
+@pytest.mark.gate
 def test_its_children(admin, batch, work):
     work.s(5).enqueue()
     (found,) = admin.get(f"{list_url(DeadLetterJob)}?batch_id={batch.id}").context["cl"].result_list

@@ -81,6 +81,7 @@ def test_no_row_has_a_nul_in_its_key(admin, table, monkeypatch):
     assert admin.get(f"{list_url(table)}%00/change/").status_code in {302, 404}
 
 
+@pytest.mark.gate
 def test_empty_lists_render(admin):
     for table in TABLES:
         assert admin.get(list_url(table)).status_code == 200
@@ -117,6 +118,7 @@ def test_filters(admin, table, query, count):
     assert len(shown(admin.get(list_url(table), query))) == count
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("table", [*JOB_TABLES, JobLog])
 def test_search(admin, table):
     row = data.some_of_everything()[table]

@@ -71,6 +71,7 @@ CASES = [pytest.param(table, kind, value) for table in TABLES for kind, value in
 IDS = [f"{table.__name__}-{kind.__name__}-{str(value)[:20]}" for table in TABLES for kind, value in ODD]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("table", "kind", "value"), some(CASES, 7), ids=IDS)
 @override_settings(TIME_ZONE="Pacific/Kiritimati")
 def test_every_list_and_page_survives(admin, table, kind, value):

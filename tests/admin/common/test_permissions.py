@@ -295,6 +295,7 @@ def test_the_permission_without_a_look_at_the_table_is_not(staff, table, action,
     assert everything() == before
 
 
+@pytest.mark.gate
 def test_all_actions_are_covered_here(admin):
     offered = {(table, action) for table in TABLES for action in menu(admin.get(list_url(table)))}
     assert offered == {(table, action) for table, action, _permission, _asks in ACTIONS}
@@ -321,6 +322,7 @@ def test_no_page_of_django_deletes_past_the_verbs(admin, table):
     assert everything() == before
 
 
+@pytest.mark.gate
 def test_suspending_a_scope_needs_its_permission(staff):
     answers = {"scope": "tenant_id", "value": "acme", "include_jobs": "on", "_confirmed": "1"}
     url = f"{list_url(Suspension)}add/"

@@ -48,6 +48,7 @@ def test_a_correlation_id(admin, correlation):
     assert found(admin, Job, correlation) == {row.pk}
 
 
+@pytest.mark.gate
 def test_a_part_of_an_exception(admin):
     row = data.dead_letter_with_log()
     entries = set(JobLog.objects.exclude(exception_message="").values_list("pk", flat=True))
@@ -78,6 +79,7 @@ def test_texts_are_read_of_the_latest_rows_and_names_of_exceptions_of_all(admin,
     assert found(admin, DeadLetterJob, "timeout") == {row.pk for row in rows}
 
 
+@pytest.mark.gate
 def test_a_list_says_what_it_is_searched_for_if_it_finds_nothing(admin):
     for table in (Job, JobLog, FailureGroup, JobDefinition):
         told = admin.told(admin.get(list_url(table), {"q": "order_id=17"}))

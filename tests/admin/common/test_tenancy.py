@@ -117,6 +117,7 @@ def test_all_tables_are_covered_here():
     assert {*OF_TENANTS, *OF_NONE} == set(TABLES)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("table", some(OF_TENANTS, 3))
 def test_a_list_shows_own_rows_whatever_is_asked(acme, table):
     mine, theirs, nobodys = (rows_of(tenant)[table] for tenant in ("acme", "beta", ""))
@@ -130,6 +131,7 @@ def test_a_list_shows_own_rows_whatever_is_asked(acme, table):
         assert str(job) not in acme.get(list_url(table), {"q": "order-4711"}).content.decode()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("table", some(OF_TENANTS, 3))
 def test_a_page_of_another_tenant_does_not_exist(acme, table):
     mine, theirs = rows_of("acme")[table], rows_of("beta")[table]
@@ -205,6 +207,7 @@ ACTIONS = [
 ]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("table", "action", "answers"), some([pytest.param(*case) for case in ACTIONS], 4))
 def test_an_action_on_rows_of_others_does_nothing_and_tells_nothing(acme, table, action, answers):
     row = rows_of("beta")[table]
@@ -248,6 +251,7 @@ def test_a_batch_holds_the_condition_of_the_tenants(acme, monkeypatch):
     assert later.pk not in {row.pk for row in resolve(batch.selection, "default")}
 
 
+@pytest.mark.gate
 def test_a_batch_over_several_tenants_is_seen_by_who_started_it(db, monkeypatch):
     monkeypatch.setattr(batching, "BATCH_ABOVE", 1)
     clerk, other, boss = client_of("acme beta"), client_of("acme beta", "other"), client_of("", "boss")
@@ -262,6 +266,7 @@ def test_a_batch_over_several_tenants_is_seen_by_who_started_it(db, monkeypatch)
     assert boss.get(page_url(batch)).status_code == 200
 
 
+@pytest.mark.gate
 def test_batches_of_all_are_not_those_of_jobs_without_a_tenant(db):
     clerk, batch = client_of("- acme"), data.batch()
     own = data.make(Job, batch_id=batch.pk, handler_type=EXECUTION, handler_configuration={"args": ["0123"]})
@@ -308,6 +313,7 @@ def test_filters_offer_own_tenants_and_no_definitions(acme):
     assert "beta.secret" in client_of("", "boss").get(list_url(Job)).content.decode()
 
 
+@pytest.mark.gate
 def test_only_own_tenants_can_be_suspended(acme):
     data.make(Job, tenant_id="beta")
     url = f"{list_url(Suspension)}add/"
@@ -333,6 +339,7 @@ def test_other_suspensions_are_not_seen(acme):
     assert shown(acme.get(list_url(Suspension))) == [Suspension.objects.get(scope=SuspensionScope.TENANT).pk]
 
 
+@pytest.mark.gate
 def test_nobody_at_all_is_not_everybody(db):
     rows_of("acme"), rows_of("")
     clerk = client_of("nobody")

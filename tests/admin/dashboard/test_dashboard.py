@@ -150,6 +150,7 @@ class TestEmpty:
 
 @pytest.mark.usefixtures("stopped_time")
 class TestContent:
+    @pytest.mark.gate
     def test_what_is_wrong_comes_first_and_leads_to_the_lists(self, admin):
         data.node(stuck_threads=2)
         data.node(name="worker-2", beat=90)
@@ -236,12 +237,14 @@ class TestContent:
         assert f'<a href="/admin/jobexec/failuregroup/{"f" * 32}/change/">' in wrong
         assert "(dead letters: 1, in the last hour: 1)" in wrong
 
+    @pytest.mark.gate
     def test_nodes(self, admin):
         node = data.node(stuck_threads=1)
         text = section(admin, "jobexec-nodes")
         assert re.search(r"worker-1 active 4 s ago valid for 2\d s 7 / 10 1 thread is stuck 12 / 100", text)
         assert f'/admin/jobexec/executornode/{node.pk}/change/"' in admin.get(PAGE).content.decode()
 
+    @pytest.mark.gate
     def test_groups_of_failures_lead_to_their_dead_letters(self, admin):
         group()
         group("0" * 32, last_time=clock.now() - timedelta(hours=3), message="old")
@@ -255,6 +258,7 @@ class TestContent:
         assert f'<a href="{url}">1</a>' in admin.get(PAGE).content.decode()
         assert admin.get(url).context["cl"].result_count == 1
 
+    @pytest.mark.gate
     def test_timers_suspensions_and_batches(self, admin):
         timer = data.make(TimerJob, due_date=clock.now() + timedelta(minutes=3, seconds=1), attempts=1)
         suspend(tenant_id="acme", using="default")
@@ -269,6 +273,7 @@ class TestContent:
         assert re.search(r"requeue running 0 / 10 .* maria", text)
         assert "cancel" not in section(admin, "jobexec-batches")
 
+    @pytest.mark.gate
     def test_timers_of_a_handler_are_one_line(self, admin):
         for number in range(3):
             data.make(TimerJob, due_date=clock.now() + timedelta(hours=1 + number), attempts=number // 2)
@@ -278,6 +283,7 @@ class TestContent:
         data.make(TimerJob, due_date=clock.now(), handler_type="shop.other")
         assert admin.get(url).context["cl"].result_count == 3
 
+    @pytest.mark.gate
     def test_schedules_that_fire_next(self, admin):
         row = data.schedule(next_time=clock.now() + timedelta(hours=5, seconds=9))
         assert "shop.reminders Monday to Friday at 03:00 in 5 h" in section(admin, "jobexec-schedules")
@@ -285,6 +291,7 @@ class TestContent:
         row.delete()
         assert "jobexec-schedules" not in admin.get(PAGE).content.decode()
 
+    @pytest.mark.gate
     def test_charts_say_in_words_what_they_show(self, admin):
         traffic(succeeded=1200, failed=7, wait={"16": 90, "4096": 10}, run={"128": 100})
         traffic(succeeded=50, ago=timedelta(hours=5))
@@ -410,6 +417,7 @@ class TestEngines:
         client.force_login(get_user_model().objects.create_superuser("admin"))
         return client
 
+    @pytest.mark.gate
     def test_each_can_be_chosen(self, admin):
         other = OTHERS[0]
         data.node(other, "elsewhere")
@@ -462,6 +470,7 @@ def test_one_engine_needs_no_choice(admin):
     assert 'aria-label="Engine"' not in admin.get(PAGE).content.decode()
 
 
+@pytest.mark.gate
 def test_nothing_inline(admin):
     data.some_of_everything()
     group()
@@ -473,6 +482,7 @@ def test_nothing_inline(admin):
     assert re.findall(r"<script[^>]*>", content.split("dashboard.js")[0])[-1].startswith("<script src=")
 
 
+@pytest.mark.gate
 def test_it_takes_the_same_statements_however_much_there_is(admin):
     def statements():
         with CaptureQueriesContext(connection) as captured:

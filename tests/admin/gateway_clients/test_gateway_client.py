@@ -246,6 +246,7 @@ def acme(db, settings):
     return logged_in("view", "add", "change", "rotate", "enable", "delete", last_name="acme -")
 
 
+@pytest.mark.gate
 def test_who_sees_some_tenants_sees_and_changes_only_clients_of_theirs(acme, make):
     mine, none = make(name="mine", tenants=["acme"]), make(name="none", tenants=[""])
     others = [make(name="all"), make(name="beta", tenants=["beta"]), make(name="both", tenants=["acme", "beta"])]
@@ -275,6 +276,7 @@ def test_who_sees_some_tenants_makes_clients_for_those(acme, make, tenants, take
 # Two secrets, and what ends soon.
 
 
+@pytest.mark.gate
 def test_the_old_secret_can_be_kept_and_retired(admin, make):
     row, old = create_client("default", name="java")
     until = (timezone.localtime() + timedelta(days=7)).replace(microsecond=0)

@@ -21,6 +21,7 @@ def found(admin, **query):
     return [entry.pk for entry in admin.get(list_url(AuditLog), query).context["cl"].result_list]
 
 
+@pytest.mark.gate
 def test_search_and_filters(admin):
     old = data.audit(timestamp=clock.now() - timedelta(days=9), object_id="a", operator="ben")
     new = data.audit(object_id="b", operator_type="command", via="jobs retry", origin="host-1", verb="retry_now")
@@ -33,6 +34,7 @@ def test_search_and_filters(admin):
     assert "priority 0 → 7" in admin.get(list_url(AuditLog)).content.decode()
 
 
+@pytest.mark.gate
 def test_a_job_is_found_among_others_that_were_changed_with_it(admin):
     jobs = [data.make(Job) for _ in range(3)]
     admin.act(Job, "set_priority", jobs, priority="8")

@@ -68,6 +68,7 @@ def test_it_ends_and_says_so(admin, monkeypatch):
     assert [each.count for each in similar_incidents("default", limit=1)[0]] == [5]
 
 
+@pytest.mark.gate
 def test_it_shows_the_largest_and_says_so(admin):
     for number in range(101):
         incident(handler_type=f"shop.{number}")

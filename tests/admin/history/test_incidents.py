@@ -21,6 +21,7 @@ def shown(response):
     return [row.pk for row in response.context["cl"].result_list]
 
 
+@pytest.mark.gate
 def test_the_list_shows_open_incidents_unless_told_otherwise(admin):
     job = data.dead_letter()
     resolved = data.incident(job, state=IncidentState.RESOLVED)
@@ -140,6 +141,7 @@ def test_a_group_whose_jobs_are_gone(admin):
     assert admin.get(page_url(data.failure_group(fingerprint="other", job_id=Job().pk))).status_code == 200
 
 
+@pytest.mark.gate
 def test_filters_by_a_text_keep_the_other_parameters(admin):
     for tenant in ("acme", "beta"):
         data.dead_letter(tenant_id=tenant, process_definition_key="payment")

@@ -27,6 +27,7 @@ def test_a_page_tells_of_each_attempt(admin):
     assert "The job is done or deleted; see its log" in content
 
 
+@pytest.mark.gate
 def test_a_result_whose_job_waits_leads_to_it(admin):
     dead = data.dead_letter(task_backend="default")
     waits = data.make(TimerJob, due_date=clock.now(), attempts=1, task_backend="default")
@@ -49,6 +50,7 @@ def test_a_status_that_nobody_knows_takes_no_page_away(admin):
         assert "LOST" in text_of(admin.get(url))
 
 
+@pytest.mark.gate
 def test_what_is_sensitive_is_hidden(admin):
     def pay(card, token, big=None): ...
 

@@ -168,6 +168,7 @@ def test_many_reasons_are_summed_up(admin):
     assert told[-1] == ("warning", "3 jobs skipped: other reasons.")
 
 
+@pytest.mark.gate
 def test_all_pages_and_only_what_the_filter_shows(admin):
     for number in range(120):
         data.dead_letter(process_instance_id="order-1" if number < 110 else "order-2")
@@ -315,6 +316,7 @@ def test_a_failure_of_the_database_is_not_hidden(admin, monkeypatch):
     assert logged() == []
 
 
+@pytest.mark.gate
 def test_cancel_removes_what_waits_and_asks_what_runs(admin):
     waiting, running = data.make(TimerJob), data.running()
     asked = admin.act(TimerJob, "cancel", [waiting], answered=False)

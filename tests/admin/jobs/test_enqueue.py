@@ -103,6 +103,7 @@ class TestEnqueue:
 
 
 class TestRerun:
+    @pytest.mark.gate
     def test_with_other_arguments_and_what_is_hidden(self, staff):
         row, client = dead(tenant_id="acme", priority=3), staff("enqueue_job")
         page = client.act(DeadLetterJob, "rerun", [row]).content.decode()

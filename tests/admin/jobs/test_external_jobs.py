@@ -68,6 +68,7 @@ def test_the_types_that_workers_ask_for_are_offered(admin, jobs):
     assert 'value="refund"' in admin.get(list_url(ExternalWorkerJob)).content.decode()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("table", [ExternalWorkerJob, SuspendedJob, DeadLetterJob])
 def test_search_by_key(admin, table):
     rows = [data.make(table, job_key=2**51 + number, process_instance_id="") for number in (1, 2)]

@@ -154,6 +154,7 @@ def test_the_timeline_is_in_the_order_of_time(admin):
     assert "created" in events[-1].badge
 
 
+@pytest.mark.gate
 @pytest.mark.usefixtures("stopped_time")
 def test_a_job_that_is_held_says_by_whom_and_how_long_that_holds(admin):
     node = data.node()
@@ -309,6 +310,7 @@ class TestWhatAHealthyJobShows:
     def names_of_buttons(self, content):
         return re.findall(r'name="action" value="(\w+)"', content)
 
+    @pytest.mark.gate
     def test_only_the_buttons_that_apply(self, admin):
         free, running = data.make(Job), data.running()
         of_free = self.names_of_buttons(admin.get(page_url(free)).content.decode())

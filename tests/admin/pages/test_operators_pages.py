@@ -100,6 +100,7 @@ class TestSubject:
     def test_of_nothing(self, admin, url):
         assert admin.get(f"/admin/jobexec/jobdefinition{url}").status_code == 404
 
+    @pytest.mark.gate
     def test_a_user_of_some_tenants_sees_theirs(self, staff, meters, settings):
         settings.JOBEXEC = {"ADMIN_TENANTS": "tests.admin.tenants.of_user"}
         data.make(Job, tenant_id="acme")
@@ -259,6 +260,7 @@ class TestRunningNow:
         assert HANDLER not in text_of(staff("view_executornode", view=False), RUNNING)
 
 
+@pytest.mark.gate
 def test_the_dashboard_splits_its_traffic(admin, meters):
     flush_meters("default", "n1", {("job-successful", HANDLER): 5, ("job-backlog", "default"): 4}, clock.now())
     flush_meters("default", "n1", {("job-backlog-samples", ""): 1}, clock.now())

@@ -258,6 +258,7 @@ def test_a_handler_that_is_not_here_cannot_be_fired_from_here(admin):
     assert "No handler 'shop.unknown' is registered in this process" in told[1][1]
 
 
+@pytest.mark.gate
 def test_switching_off_and_on(admin):
     row = data.schedule()
     assert b'value="disable"' in admin.get(page_url(row)).content

@@ -19,7 +19,7 @@ from .site import APPS
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.nightly,
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(browser.CHROMIUM is None, reason="no Chromium found on PATH"),
 ]
 

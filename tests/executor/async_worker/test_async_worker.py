@@ -79,6 +79,7 @@ def crowd(alias, start, handle, number, **options):
     assert not threads()
 
 
+@pytest.mark.gate
 def test_thousands_wait_at_once(alias, start, handle):
     crowd(alias, start, handle, 2_000)
 
@@ -90,6 +91,7 @@ def test_ten_thousand_wait_at_once(alias, start, handle, options):
     crowd(alias, start, handle, 10_000, **options)
 
 
+@pytest.mark.gate
 def test_siblings_run_one_after_the_other_in_order(alias, start, handle):
     running, seen = set(), []
 
@@ -172,6 +174,7 @@ def test_the_handler_may_choose_when_to_try_again_or_not_to(alias, start, handle
     assert timedelta(minutes=50) < wait < timedelta(minutes=61)
 
 
+@pytest.mark.gate
 def test_one_past_its_timeout_is_cancelled_and_no_thread_is_stuck(alias, start, handle):
     ended = threading.Event()
 
@@ -193,6 +196,7 @@ def test_one_past_its_timeout_is_cancelled_and_no_thread_is_stuck(alias, start, 
     assert (executor.pool.load()["stuck_threads"], executor.restart_reason) == (0, None)
 
 
+@pytest.mark.gate
 def test_one_that_goes_on_after_its_timeout_counts_once(alias, start, handle, gate):
     cancelled = threading.Event()
 
@@ -273,6 +277,7 @@ class TestStop:
         assert (gate.done, all_gone(alias)) == (1, True)
         assert not threads()
 
+    @pytest.mark.gate
     def test_gives_back_those_that_do_not_and_those_that_have_not_begun(self, alias, start, gate, monkeypatch):
         monkeypatch.setattr("jobexec.executor.pool.pool._CANCEL_STOP", TIMEOUT)
         rows = [make_job(alias, handler_type="tests.wait", retries=5) for _ in range(5)]
@@ -306,6 +311,7 @@ class TestStop:
         assert Job.objects.using(alias).get(pk=row.pk).lock_owner
         assert ExecutorNode.objects.using(alias).exists()
 
+    @pytest.mark.gate
     def test_can_be_started_again(self, alias, start, gate):
         make_job(alias, handler_type="tests.wait")
         executor = start()
@@ -421,6 +427,7 @@ class TestLimit:
         until(lambda: executor.idle and all_gone(alias))
         assert (gate.most, gate.done) == (3, 6)
 
+    @pytest.mark.gate
     def test_they_come_although_all_threads_are_busy(self, alias, start, handle, gate):
         go = threading.Event()
         handle(lambda: go.wait(TIMEOUT), name="tests.hold")
@@ -433,6 +440,7 @@ class TestLimit:
         until(lambda: gate.now == 200)
         go.set()
 
+    @pytest.mark.gate
     def test_they_come_although_all_threads_are_busy_and_jobs_are_known_to_take_long(self, alias, start, handle, gate):
         go, held = threading.Event(), []
         handle(lambda: held.append(1) or go.wait(TIMEOUT), name="tests.hold")
@@ -509,6 +517,7 @@ class TestDatabase:
         until(lambda: executor.idle and all_gone(alias))
         assert seen == [LONG + 1]
 
+    @pytest.mark.gate
     def test_a_transaction_left_open_fails_that_job_and_no_other(self, alias, start, handle, gate):
         left = threading.Event()
 
@@ -537,6 +546,7 @@ class TestDatabase:
         message = TimerJob.objects.using(alias).get().exception_message
         assert f"left a transaction open on {alias}" in message
 
+    @pytest.mark.gate
     def test_a_connection_that_broke_is_replaced(self, alias, start, handle):
         """As after a restart of the server: the job that meets it fails, and the next one does not."""
         results = []

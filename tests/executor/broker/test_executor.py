@@ -71,6 +71,7 @@ def test_what_is_rolled_back_is_not_announced(alias, broker, start):
     assert kept.pk.hex in announced and len(announced) <= 2
 
 
+@pytest.mark.gate
 def test_a_job_that_waited_before_the_node_came_is_found_at_its_start(alias, broker, start, looks, ran):
     note(alias, 1)
     assert publisher().flush(TIMEOUT) and broker.purge(alias) == 1
@@ -79,6 +80,7 @@ def test_a_job_that_waited_before_the_node_came_is_found_at_its_start(alias, bro
     assert ran == [1] and looks.count >= 1
 
 
+@pytest.mark.gate
 def test_a_lost_message_is_found_by_the_slow_poll(alias, broker, start, looks, ran, monkeypatch):
     executor = start()
     loop, before = executor.engines[alias].acquisitions[alias], looks.count
@@ -93,6 +95,7 @@ def test_a_lost_message_is_found_by_the_slow_poll(alias, broker, start, looks, r
     assert before < looks.count <= before + 2
 
 
+@pytest.mark.gate
 def test_a_duplicate_message_is_harmless(alias, broker, start, ran):
     note(alias, 1)
     assert publisher().flush(TIMEOUT)
@@ -109,6 +112,7 @@ def test_a_duplicate_message_is_harmless(alias, broker, start, ran):
     until(lambda: broker.messages(alias) == [])
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("body", ["nothing", '{"v":2,"engine":"x"}', '{"v":1,"engine":"other","ids":[]}', "[]"])
 def test_a_message_of_another_release_is_a_reason_to_look(alias, broker, start, looks, body):
     start()
@@ -118,6 +122,7 @@ def test_a_message_of_another_release_is_a_reason_to_look(alias, broker, start, 
     until(lambda: broker.messages(alias) == [])
 
 
+@pytest.mark.gate
 def test_a_category_and_a_priority_of_its_own(alias, broker, start, ran):
     for number, priority in enumerate((-5, 0, 5)):
         note(alias, number, priority=priority)
@@ -128,6 +133,7 @@ def test_a_category_and_a_priority_of_its_own(alias, broker, start, ran):
     assert sorted(ran) == [0, 1, 2, 3]
 
 
+@pytest.mark.gate
 def test_exclusive_siblings_are_announced_when_their_instance_is_free(alias, start, looks, handle):
     busy, overlaps, done = [], [], []
     entered, go = threading.Event(), threading.Event()
@@ -155,6 +161,7 @@ def test_exclusive_siblings_are_announced_when_their_instance_is_free(alias, sta
     assert looks.found == 0
 
 
+@pytest.mark.gate
 def test_a_retry_is_announced_when_it_is_due(alias, start, looks, handle):
     tries = []
 

@@ -49,6 +49,7 @@ def proxy(broker):
     broker.url = direct
 
 
+@pytest.mark.gate
 def test_a_connection_that_is_cut(alias, proxy, start, looks, ran):
     executor = start(OFTEN)
     consumer = executor.engines[alias].consumer
@@ -139,6 +140,7 @@ class Redis:
         self._process.wait(TIMEOUT)
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
 def test_a_broker_that_is_killed_forgets_and_the_node_looks_when_it_is_back(alias, configure, handle, ran, tmp_path):
     redis = Redis(tmp_path)

@@ -48,6 +48,7 @@ def one_by_one(alias, count):
 SMALL = {"THREADS": 1, "QUEUE_SIZE": 2, "ASYNC_JOBS": 0}
 
 
+@pytest.mark.gate
 def test_a_full_node_gives_back_what_it_cannot_take(alias, broker, start, gate):
     executor = start(**SMALL)
     consumer = executor.engines[alias].consumer
@@ -64,6 +65,7 @@ def test_a_full_node_gives_back_what_it_cannot_take(alias, broker, start, gate):
     assert len(gate.entered) == 12
 
 
+@pytest.mark.gate
 def test_a_node_that_stops_gives_prefetched_messages_back(alias, broker, start, gate, monkeypatch):
     monkeypatch.setattr("jobexec.executor.loops.broker_consumer.PATIENCE", 3600)
     executor = start(**SMALL)
@@ -82,6 +84,7 @@ def test_a_node_that_stops_gives_prefetched_messages_back(alias, broker, start, 
     assert {id.hex for id in left} <= announced(broker, alias).keys()
 
 
+@pytest.mark.gate
 def test_a_node_that_dies_before_it_acknowledges_leaves_a_duplicate(alias, broker, start, gate, monkeypatch):
     """Between the lock and the acknowledgement: the broker delivers the message anew, and the row says no."""
     answer = BrokerConsumer._answer

@@ -43,6 +43,7 @@ def test_looks_that_take_long_are_rare(node, frozen, monkeypatch):  # noqa: F811
     assert DeadLetterAlerts(node).run_once() == 60
 
 
+@pytest.mark.gate
 def test_from_the_failure_to_the_mail(alias, make_executor, handle, settings, mailoutbox, frozen, monkeypatch):  # noqa: F811
     monkeypatch.setattr(alerts, "INTERVAL", 0.05)
     settings.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}

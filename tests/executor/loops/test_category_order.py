@@ -33,12 +33,14 @@ def run(alias, make_executor, configure, handle):
     return start
 
 
+@pytest.mark.gate
 def test_in_strict_order(run):
     executor, ran = run(CATEGORIES=["mail", "default", "bulk"], CATEGORY_ORDER="strict")
     assert ran == ["mail"] * 6 + ["default"] * 6 + ["bulk"] * 6
     assert "categories: mail before default before bulk;" in list(banner(executor))[2]
 
 
+@pytest.mark.gate
 def test_by_weights(run):
     executor, ran = run(CATEGORIES={"mail": 3, "default": 2, "bulk": 1}, CATEGORY_ORDER="weighted")
     for start in (0, 6):

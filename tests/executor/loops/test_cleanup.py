@@ -156,6 +156,7 @@ def test_goes_on_after_an_error(alias, make_loop, monkeypatch):
     assert left(alias) == 0
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 def test_an_executor_cleans_up_and_frees_the_lock_when_it_stops(alias, make_executor, monkeypatch):
     monkeypatch.setattr(cleanup, "FIRST", 0.0)

@@ -105,6 +105,7 @@ def enqueued(alias, handle):
 
 
 class TestAChain:
+    @pytest.mark.gate
     @every_database
     def test_ten_in_a_row_stay(self, alias, node, handle):
         seen = []
@@ -129,6 +130,7 @@ class TestAChain:
         node().run("step", MOST + 1)
         assert held == [True] * MOST + [False]
 
+    @pytest.mark.gate
     def test_also_of_one_process_instance(self, alias, node, handle):
         seen, running = [], []
 
@@ -144,6 +146,7 @@ class TestAChain:
         node(THREADS=1).run("step", 0, process_instance_id="order-1")
         assert seen == [True] * 5
 
+    @pytest.mark.gate
     def test_the_meter_counts_them_and_the_signal_tells_of_them(self, alias, node, enqueued):
         told = []
 
@@ -187,6 +190,7 @@ class TestTransactions:
         node().run("parent", process_instance_id=instance)
         assert (enqueued.seen, enqueued.held) == ([], [True])
 
+    @pytest.mark.gate
     def test_an_atomic_job_that_fails_has_enqueued_nothing(self, alias, node, enqueued):
         def do():
             enqueued.child(1)
@@ -260,6 +264,7 @@ class TestTransactions:
 class TestWhatDoesNotStay:
     """Jobs that acquisition must look at, or that nobody here runs."""
 
+    @pytest.mark.gate
     @pytest.mark.parametrize(
         "columns",
         [
@@ -341,6 +346,7 @@ class TestWhatDoesNotStay:
         started.run("parent")
         assert (enqueued.seen, enqueued.held) == ([0], [held])
 
+    @pytest.mark.gate
     def test_beyond_the_idle_threads(self, alias, node, handle, enqueued):
         began, go = threading.Barrier(4), threading.Event()
 
@@ -369,6 +375,7 @@ class TestWhatDoesNotStay:
         node(THREADS=1).run("parent")
         assert (enqueued.seen, enqueued.held) == ([0], [False])
 
+    @pytest.mark.gate
     @every_database
     def test_while_a_suspension_is_in_force(self, alias, node, enqueued):
         suspend(process_definition_key="invoice", using=alias)
@@ -432,6 +439,7 @@ class TestManyAtOnce:
 
 
 class TestSiblings:
+    @pytest.mark.gate
     def test_it_runs_after_those_that_wait_behind_its_parent(self, alias, node, enqueued):
         enqueued.do = lambda: enqueued.child("follow-up", process_instance_id="order-1")
         started = node()
@@ -443,6 +451,7 @@ class TestSiblings:
         until(lambda: all_gone(alias))
         assert enqueued.seen == ["sibling", "follow-up"]
 
+    @pytest.mark.gate
     @every_database
     @pytest.mark.parametrize("atomic", [False, True])
     def test_a_sibling_that_came_earlier_goes_first(self, alias, node, enqueued, atomic):
@@ -464,6 +473,7 @@ class TestSiblings:
         assert enqueued.seen == ["earlier", "follow-up"]
         assert home[0].lock_owner is None
 
+    @pytest.mark.gate
     def test_it_begins_when_its_parent_has_failed(self, alias, node, enqueued):
         def do():
             enqueued.child(1, process_instance_id="order-1")
@@ -477,6 +487,7 @@ class TestSiblings:
         entries = JobLog.objects.using(alias).order_by("pk")
         assert list(entries.values_list("state", flat=True)) == ["failed", "successful"]
 
+    @pytest.mark.gate
     def test_of_a_parent_that_lost_its_lock_none_runs_here(self, alias, node, enqueued, handle):
         def do():
             row = note(alias, "grandchild", 1, process_instance_id="order-1")
@@ -505,6 +516,7 @@ class TestWhatGoesWrong:
         started.run("parent", process_instance_id=instance)
         assert (enqueued.seen, enqueued.held) == ([1], [True])
 
+    @pytest.mark.gate
     def test_the_pool_is_full_by_then(self, alias, node, enqueued, monkeypatch):
         started = node()
         monkeypatch.setattr(started.executor.pool, "offer", lambda batches, share: batches)
@@ -535,6 +547,7 @@ class TestWhatGoesWrong:
         assert enqueued.seen == []
         assert not ExclusiveLock.objects.using(alias).exists()
 
+    @pytest.mark.gate
     @pytest.mark.databases("postgresql", "mariadb")  # on SQLite nothing else can be written meanwhile
     @pytest.mark.every_database
     @pytest.mark.parametrize("instance", ["", "order-1"])
@@ -572,6 +585,7 @@ class TestWhatGoesWrong:
 
 
 class TestAsyncHandlers:
+    @pytest.mark.gate
     @pytest.mark.parametrize("instance", ["", "order-1"])
     def test_a_chain_of_them(self, alias, node, handle, instance):
         seen = []
@@ -616,6 +630,7 @@ class TestPermits:
         assert started.engine.node.meters.take().counts["job-followed-up", ""] > 0
         assert started.home.jobs() == []
 
+    @pytest.mark.gate
     @every_database
     def test_one_that_waits_for_a_message_gets_none(self, alias, node, handle):
         seen = []

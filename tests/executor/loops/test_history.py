@@ -199,6 +199,7 @@ def test_the_heartbeat_sees_history_that_nobody_told_of(alias, frozen):
     assert woken == [1]
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 def test_an_executor_writes_at_once_what_is_recorded_beside_it_and_in_its_jobs(alias, make_executor, audit, handle):
     handle(lambda: record_history("tests.audit", "from a job", using=alias), name="tests.job", atomic=True)
@@ -215,6 +216,7 @@ def test_an_executor_writes_at_once_what_is_recorded_beside_it_and_in_its_jobs(a
 # -- two nodes -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 @pytest.mark.databases("postgresql", "mariadb")  # on SQLite one writes after the other
 def test_two_nodes_share_the_work_and_write_each_record_once(alias, audit):

@@ -54,6 +54,7 @@ class TestDelivery:
         assert [message.payload for message in seen] == [8]
         assert Message.objects.using(alias).get().delivered == 1
 
+    @pytest.mark.gate
     def test_the_end_of_a_wait(self, alias, make_executor, seen):
         make_executor().start()
         waiting(alias, waits_until=clock.now(alias) + timedelta(milliseconds=300))

@@ -64,6 +64,7 @@ def test_each_asks_for_its_own_by_its_own_settings(alias, make, pages):
     assert pages == [(("mail", "default"), 7), (("bulk",), 3)]
 
 
+@pytest.mark.gate
 def test_together_they_do_everything(alias, make, handle):
     executor = make()
     handle(lambda: None, name="tests.nothing")
@@ -77,6 +78,7 @@ def test_together_they_do_everything(alias, make, handle):
     assert not ExecutorNode.objects.using(alias).exists()
 
 
+@pytest.mark.gate
 def test_a_flood_of_one_leaves_a_thread_to_the_other(alias, make, handle):
     executor = make(THREADS=4, QUEUE_SIZE=8)
     done, gate = threading.Event(), threading.Event()
@@ -119,6 +121,7 @@ def test_what_one_has_just_locked_is_no_stray_to_the_other(alias, make, monkeypa
     assert Job.objects.using(alias).get().lock_owner == engine.node.owner
 
 
+@pytest.mark.gate
 def test_siblings_in_both_never_overlap(alias, make, handle):
     running, overlaps, order = threading.Lock(), [], []
 
@@ -142,6 +145,7 @@ def test_siblings_in_both_never_overlap(alias, make, handle):
     assert sorted(order) == list(range(30))
 
 
+@pytest.mark.gate
 def test_the_limit_of_a_tenant_counts_for_both_together(alias, make, handle):
     now, most, lock, gate = [], [], threading.Lock(), threading.Event()
 

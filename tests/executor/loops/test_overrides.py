@@ -30,6 +30,7 @@ def later(alias):
     return make_job(alias, handler_type="a", suspend_requested=True)
 
 
+@pytest.mark.gate
 def test_jobs_get_it_while_it_is_in_force(alias, make_executor, definition):
     executor = make_executor(HEARTBEAT_INTERVAL=0.2)
     executor.start()

@@ -70,6 +70,7 @@ class TestTheLimit:
         until(lambda: all_gone(alias))
         assert (counted.most, counted.done) == (2, 7)
 
+    @pytest.mark.gate
     def test_jobs_that_come_later_and_retries(self, alias, make_executor, counted):
         executor = make_executor(RESOURCES={"pay.example": {"limit": 1}})
         executor.start()
@@ -119,6 +120,7 @@ def changes():
 
 @pytest.mark.transactional
 class TestTheBreaker:
+    @pytest.mark.gate
     def test_it_opens_tries_and_closes(self, alias, make_executor, counted, changes):
         profile = {"minimum_calls": 3, "window": 10, "wait": 0.5, "trial_calls": 2}
         executor = make_executor(RESOURCES={"pay.example": {"limit": 1, "breaker": profile}})
@@ -135,6 +137,7 @@ class TestTheBreaker:
         assert Resource.objects.using(alias).get(pk="pay.example").breaker_state == BreakerState.CLOSED
         assert counted.most == 1
 
+    @pytest.mark.gate
     def test_what_has_not_begun_goes_back(self, alias, make_executor, handle, changes):
         calls, gate = [], threading.Event()
 

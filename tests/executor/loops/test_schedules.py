@@ -350,6 +350,7 @@ def test_a_job_knows_its_time_in_every_attempt(alias, frozen, loop, seen):
     assert seen == [(1, NOW + timedelta(minutes=1)), (2, NOW + timedelta(minutes=1)), (1, None)]
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 def test_from_the_decorator_to_the_run(alias, handle, make_executor, seen):
     options = {"takes_context": True, "schedule": "R/PT1S", "database": alias}

@@ -28,6 +28,7 @@ def begun(alias, handle):
     return begun
 
 
+@pytest.mark.gate
 def test_jobs_wait_for_the_end_of_a_suspension_and_run_then(alias, make_executor, begun):
     for _ in range(3):
         make_job(alias, handler_type="tests.note", tenant_id="x")
@@ -42,6 +43,7 @@ def test_jobs_wait_for_the_end_of_a_suspension_and_run_then(alias, make_executor
     until(lambda: not Suspension.objects.using(alias).exists())
 
 
+@pytest.mark.gate
 def test_an_end_that_is_set_while_it_runs_is_noticed(alias, make_executor, begun):
     suspend(tenant_id="x", using=alias)
     executor = make_executor(RECOVERY_INTERVAL=0.2)
@@ -52,6 +54,7 @@ def test_an_end_that_is_set_while_it_runs_is_noticed(alias, make_executor, begun
     until(lambda: begun and all_gone(alias))
 
 
+@pytest.mark.gate
 def test_jobs_that_wait_are_moved_when_a_suspension_begins(alias, make_executor, handle):
     handle(lambda: None, name="tests.note")
     timer = make_job(alias, handler_type="tests.note", tenant_id="x", due_date=clock.now(alias) + timedelta(days=1))

@@ -64,6 +64,7 @@ def make(alias, tenant, count=1, handler="tests.tenant", **columns):
         make_job(alias, handler_type=handler, tenant_id=tenant, handler_configuration=arguments, **columns)
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 def test_a_tenant_has_no_more_than_its_limit_and_holds_nobody_up(alias, make_executor, ledger):
     make(alias, "a", 12)
@@ -81,6 +82,7 @@ def test_a_tenant_has_no_more_than_its_limit_and_holds_nobody_up(alias, make_exe
     assert ledger.most["b"] <= 2
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 def test_each_tenant_by_its_name_and_the_others_by_the_star(alias, make_executor, ledger):
     for tenant in ("a", "b", "c", ""):
@@ -93,6 +95,7 @@ def test_each_tenant_by_its_name_and_the_others_by_the_star(alias, make_executor
     assert dict(ledger.most) == {"a": 3, "b": 1, "c": 1, "": 4}
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 def test_when_a_job_of_a_full_tenant_ends_the_next_one_does_not_wait_for_a_poll(alias, make_executor, ledger):
     make(alias, "a", 6)
@@ -105,6 +108,7 @@ def test_when_a_job_of_a_full_tenant_ends_the_next_one_does_not_wait_for_a_poll(
     assert ledger.most["a"] == 1
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 def test_async_jobs_count_like_others(alias, make_executor, handle, ledger):
     import asyncio

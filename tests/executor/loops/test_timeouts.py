@@ -175,6 +175,7 @@ class TestExecutor:
         assert tables_of(alias) == {row.pk: [TimerJob]}, "its late end does not count"
         assert executor.stop()
 
+    @pytest.mark.gate
     def test_the_last_retry_ends_as_a_dead_letter(self, alias, make_executor, gate):
         make_job(alias, handler_type="tests.hang", timeout=SHORT, retries=1)
         executor = make_executor(quick)
@@ -182,6 +183,7 @@ class TestExecutor:
         until(lambda: DeadLetterJob.objects.using(alias).exists())
         gate.open.set()
 
+    @pytest.mark.gate
     def test_an_exclusive_job_keeps_its_process_instance_until_its_thread_ends(
         self, alias, make_executor, handle, gate
     ):
@@ -202,6 +204,7 @@ class TestExecutor:
         until(lambda: len(done) == 3)
         until(lambda: executor.idle and not ExclusiveLock.objects.using(alias).exists())
 
+    @pytest.mark.gate
     @pytest.mark.databases("postgresql", "mariadb")
     def test_an_atomic_job_is_rolled_back(self, alias, make_executor, handle, gate):
         def write():
@@ -218,6 +221,7 @@ class TestExecutor:
         assert tables_of(alias) == {row.pk: [TimerJob]}
         assert not ExclusiveLock.objects.using(alias).exists()
 
+    @pytest.mark.gate
     def test_an_async_handler_is_cancelled(self, alias, make_executor, handle):
         ended = threading.Event()
 
@@ -236,6 +240,7 @@ class TestExecutor:
         until(lambda: not executor.pool.load()["stuck_threads"])
         assert executor.stop()
 
+    @pytest.mark.gate
     def test_more_stuck_threads_than_allowed_ask_for_a_fresh_process(self, alias, make_executor, gate):
         for _ in range(3):
             make_job(alias, handler_type="tests.hang", timeout=SHORT, retry_plan=NEVER)
@@ -284,6 +289,7 @@ class TestMonitor:
             "ValueError: half done" if ending == "raises" else "",
         )
 
+    @pytest.mark.gate
     def test_one_that_does_not_look_and_ends_well_is_done(self, alias, make_executor, gate):
         row = make_job(alias, handler_type="tests.hang")
         executor = make_executor(quick)
@@ -311,6 +317,7 @@ class TestMonitor:
         assert JobLog.objects.using(alias).get(job_id=row.pk).state == "cancelled"
         assert not ExclusiveLock.objects.using(alias).exists()
 
+    @pytest.mark.gate
     def test_one_that_waits_in_the_queue_never_begins(self, alias, make_executor, gate):
         rows = [make_job(alias, handler_type="tests.hang") for _ in range(2)]
         executor = make_executor(quick, THREADS=1)
@@ -324,6 +331,7 @@ class TestMonitor:
         assert len(gate.contexts) == 1
         assert JobLog.objects.using(alias).get(job_id=queued.pk).state == "cancelled"
 
+    @pytest.mark.gate
     @pytest.mark.parametrize("atomic", [False, True])
     def test_one_that_its_sibling_cancels_never_begins(self, alias, make_executor, handle, atomic, monkeypatch):
         monkeypatch.setattr("jobexec.executor.loops.monitor._INTERVAL", TIMEOUT * 2)

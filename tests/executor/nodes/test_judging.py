@@ -53,6 +53,7 @@ def states(alias):
     return set(ExecutorNode.objects.using(alias).values_list("state", flat=True))
 
 
+@pytest.mark.gate
 def test_whoever_is_back_first_after_an_outage_does_not_declare_the_others_dead(alias, nodes, frozen):
     first, second = nodes
     frozen.tick(LEASE + 2)
@@ -64,6 +65,7 @@ def test_whoever_is_back_first_after_an_outage_does_not_declare_the_others_dead(
     assert Job.objects.using(alias).get().lock_owner == second.owner
 
 
+@pytest.mark.gate
 def test_a_node_that_does_not_come_back_is_declared_dead_after_a_lease(alias, nodes, frozen):
     first, second = nodes
     frozen.tick(LEASE + 2)
@@ -73,6 +75,7 @@ def test_a_node_that_does_not_come_back_is_declared_dead_after_a_lease(alias, no
     assert second.renew() is False
 
 
+@pytest.mark.gate
 def test_without_an_outage_a_dead_node_waits_for_the_end_of_its_lease_only(alias, nodes, frozen):
     live(nodes[:1], frozen, LEASE)
     assert Job.objects.using(alias).get().lock_owner == nodes[1].owner
@@ -80,6 +83,7 @@ def test_without_an_outage_a_dead_node_waits_for_the_end_of_its_lease_only(alias
     assert Job.objects.using(alias).get().lock_owner is None
 
 
+@pytest.mark.gate
 def test_an_outage_shorter_than_the_lease_counts_too(alias, nodes, frozen, monkeypatch):
     """The second node's lease runs out in an outage that the first one's survives."""
     first, second = nodes
@@ -101,6 +105,7 @@ def test_an_outage_shorter_than_the_lease_counts_too(alias, nodes, frozen, monke
     assert Job.objects.using(alias).get().lock_owner == second.owner
 
 
+@pytest.mark.gate
 def test_a_node_that_has_just_begun_leaves_the_others_alone(alias, nodes, frozen):
     frozen.tick(LEASE + 2)
     settings = get_settings()
@@ -112,6 +117,7 @@ def test_a_node_that_has_just_begun_leaves_the_others_alone(alias, nodes, frozen
     assert [row.lock_owner for row in ExecutorNode.objects.using(alias).all()] == [third.owner]
 
 
+@pytest.mark.gate
 def test_what_another_has_declared_dead_is_recovered_at_once(alias, nodes):
     ExecutorNode.objects.using(alias).filter(lock_owner=nodes[1].owner).update(state=NodeState.DEAD)
     nodes[0]._judging._since = float("inf")
@@ -119,6 +125,7 @@ def test_what_another_has_declared_dead_is_recovered_at_once(alias, nodes):
     assert Job.objects.using(alias).get().lock_owner is None
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_a_step_of_the_databases_clock_lets_nobody_die(alias, nodes, frozen, monkeypatch, hours):
     """Back: the others' new leases look old to whoever has not read the time since. On: their old ones do."""

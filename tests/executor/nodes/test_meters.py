@@ -190,6 +190,7 @@ class TestExecutor:
         assert found.pop(meters.JOB_ACQUISITION_ATTEMPT) >= 1
         return found
 
+    @pytest.mark.gate
     def test_each_run_is_counted_once(self, alias, make_executor, handle):
         handle(lambda: None, name="tests.good")
         handle(lambda: 1 / 0, name="tests.bad", retries="R1/PT1H")
@@ -233,6 +234,7 @@ class TestExecutor:
         assert (found["job-successful tests.good"], found["job-failed tests.again"]) == (3, 3)
         assert found["job-run-time"] == 6
 
+    @pytest.mark.gate
     def test_a_run_that_is_past_its_timeout_is_a_failure_once(self, alias, make_executor, handle):
         def slow(context):
             until(lambda: context.timed_out)

@@ -36,6 +36,7 @@ def node(alias, make_executor):
     return executor.engines[alias].node
 
 
+@pytest.mark.gate
 @pytest.mark.every_database
 def test_a_paused_node_finishes_what_it_has_and_takes_no_more(alias, node, handle):
     begun, go, done = threading.Event(), threading.Event(), []
@@ -62,6 +63,7 @@ def test_a_paused_node_finishes_what_it_has_and_takes_no_more(alias, node, handl
     until(lambda: done == [1, 2])
 
 
+@pytest.mark.gate
 def test_a_drained_node_ends_its_process(alias, make_executor):
     executor = make_executor(HEARTBEAT_INTERVAL=0.05, LEASE_TIME=30, NODE_NAME="here")
     executor.start()
@@ -73,6 +75,7 @@ def test_a_drained_node_ends_its_process(alias, make_executor):
     assert states(alias) == []
 
 
+@pytest.mark.gate
 def test_a_restart_forgets_it(alias, node, make_executor):
     operations.pause_nodes(["here"], using=alias)
     node.renew()
@@ -83,6 +86,7 @@ def test_a_restart_forgets_it(alias, node, make_executor):
     assert not node.paused
 
 
+@pytest.mark.gate
 @pytest.mark.databases("postgresql", "mariadb")  # SQLite takes one node
 def test_the_command(alias):
     assert jobs("nodes", alias=alias) == (0, "No executor is running.\n")
@@ -180,6 +184,7 @@ class TestTwoNodesOfOneName:
             assert jobs(action, alias=alias, terminal=True)[1].count("twin (102 on berlin)"), action
         assert "twin (102 on berlin)" in jobs("why", job.pk, alias=alias)[1]
 
+    @pytest.mark.gate
     def test_are_distinguished_by_verbs(self, alias, twins):
         code, text = jobs("nodes", "pause", "twin", alias=alias)
         assert code == Exit.USAGE

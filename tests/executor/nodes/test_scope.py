@@ -60,6 +60,7 @@ def test_a_node_that_is_not_takes_the_jobs_of_all_deployments(alias, serve):
     assert taken(node) == rows, "also those of deployments that no node has ever recorded"
 
 
+@pytest.mark.gate
 def test_a_heartbeat_reads_the_deployments_only_if_there_are_others(alias, serve, configure, monkeypatch):
     for name in ("shop:1", "other:1"):
         deploy(name, [], using=alias)

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -101,6 +102,7 @@ def test_room_is_worth_telling_when_half_of_the_queue_is_free():
     assert rooms == [False] * 4 + [True] * 6
 
 
+@pytest.mark.gate
 @given(st.data(), st.integers(1, 3), st.integers(1, 8), st.integers(0, 30))
 def test_nothing_is_counted_twice_or_lost(data, engines, threads, queue_size):
     names = ["a", "b", "c"][:engines]

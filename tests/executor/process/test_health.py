@@ -160,6 +160,7 @@ def in_flight(alias, handle):
     go.set()
 
 
+@pytest.mark.gate
 def test_a_reason_of_the_executor_drains_it_and_ends_with_5(alias, running, in_flight):
     executor, health = running
     go = in_flight()

@@ -4,9 +4,10 @@ import pytest
 from django.db import connections
 from django.db.migrations.recorder import MigrationRecorder
 
+from jobexec.conf import get_settings
 from jobexec.exceptions import NodeRefused
 from jobexec.executor.process import preflight
-from jobexec.executor.process.preflight import check_migrations
+from jobexec.executor.process.preflight import check_migrations, process_count, usable_cores
 
 
 @pytest.fixture
@@ -58,3 +59,32 @@ def test_those_that_one_stands_for_are_enough(alias, tmp_path, monkeypatch, sett
 def test_an_app_without_migrations_lacks_none(alias, settings):
     settings.MIGRATION_MODULES = {"jobexec": None}
     check_migrations(alias)
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 4),
+        ({"cpu.max": "max 100000\n"}, 4),
+        ({"cpu.max": "200000 100000\n"}, 2),
+        ({"cpu.max": "250000 100000\n"}, 2),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "900000 100000\n"}, 4),
+        ({"cpu.max": "\n"}, 4),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+    ],
+)
+def test_a_container_has_the_processors_of_its_quota(tmp_path, monkeypatch, files, cores):
+    monkeypatch.setattr(preflight.os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert usable_cores(tmp_path) == cores
+
+
+@pytest.mark.databases("sqlite", "postgresql")
+def test_auto_is_a_process_for_each_processor_where_several_may_serve(alias, monkeypatch, settings):
+    monkeypatch.setattr(preflight, "usable_cores", lambda: 3)
+    settings.JOBEXEC = {"ENGINES": {alias: {}}}
+    assert process_count(get_settings(), "auto") == (1 if alias == "default" else 3)

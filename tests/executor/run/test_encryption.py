@@ -216,6 +216,7 @@ def test_no_error_report_shows_an_argument(charge, configure, rf, settings):
         assert SECRET not in report
 
 
+@pytest.mark.gate
 def test_no_error_report_of_a_failing_database_shows_an_argument(alias, charge, configure, rf, settings, monkeypatch):
     from django.views.debug import ExceptionReporter
 

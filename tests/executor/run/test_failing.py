@@ -76,6 +76,7 @@ def test_do_not_retry_as_the_cause_of_another_error_is_an_error_like_any(alias, 
     assert TimerJob.objects.using(alias).get().retries == 2
 
 
+@pytest.mark.gate
 def test_a_plan_that_always_says_yes_cannot_go_beyond_the_attempts(alias, handle):
     runs = []
 
@@ -109,6 +110,7 @@ def test_each_failed_run_is_one_line_in_the_log(alias, handle, caplog):
     assert "ValueError: no" in DeadLetterJob.objects.using(alias).get().exception_stack
 
 
+@pytest.mark.gate
 def test_a_storm_of_failures_is_one_line_a_minute(alias, handle, jobexec_clock, caplog):
     def fail(number):
         raise (KeyError if number == 99 else ValueError)(number)
@@ -171,6 +173,7 @@ def test_a_handler_runs_in_no_transaction_and_holds_its_process_instance(alias, 
     assert [row.retries for row in TimerJob.objects.using(alias).all()] == [2] * fails
 
 
+@pytest.mark.gate
 def test_the_signals_tell_the_life_of_a_job_in_order(alias, make_executor, handle):
     told = []
     names = [name for name in vars(signals) if name.startswith("job_")]

@@ -84,6 +84,7 @@ def test_a_text_for_a_line(text, line):
     assert one_line(text) == line
 
 
+@pytest.mark.gate
 def test_no_line_has_a_type_or_an_address_as_it_came():
     raw = {"request.path", "type", "self._fetch.type", "self.handler_type", "work.handler_type", "row.handler_type"}
     for file in (ROOT / "jobexec").rglob("*.py"):

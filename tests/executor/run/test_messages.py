@@ -80,6 +80,7 @@ def test_with_expires_it_is_cancelled_instead(alias, pay, seen, frozen):
     assert (result.outcome, seen) == ("cancelled", [])
 
 
+@pytest.mark.gate
 def test_the_message_of_each_call_is_made_of_its_arguments(alias, handle, seen):
     def of(order):
         return ("approved", order) if order else None

@@ -163,6 +163,7 @@ def mixed_up(call):
     return (lambda context: 7) if iscoroutinefunction(call) else on_loop
 
 
+@pytest.mark.gate
 def test_one_that_mixes_up_sync_and_async_is_an_error(alias, handle, make_executor, middleware):
     seen = []
 

@@ -203,6 +203,7 @@ def test_an_executor_traces_threads_and_the_lane(alias, spans, handle, make_exec
     assert {run.attributes["messaging.client.id"] for run in runs(spans)} == {"here"}
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 def test_an_async_job_that_is_given_back_ends_its_span(alias, spans, handle, make_executor, monkeypatch):
     monkeypatch.setattr("jobexec.executor.pool.pool._CANCEL_STOP", TIMEOUT)

@@ -74,6 +74,7 @@ class Counter:
         connection.close()
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 def test_the_stated_number_is_never_exceeded_and_not_much_too_great(alias, make_executor, handle):
     everybody = threading.Barrier(THREADS)

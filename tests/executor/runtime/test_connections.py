@@ -183,6 +183,7 @@ def test_recorded_queries_are_forgotten_after_each_poll(alias, settings):
     assert set(left) == {0}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("age", "kept"), [(0, False), (None, True)])
 def test_idle_workers_let_go_of_their_connections_unless_told_to_keep_them(
     alias, address, make_executor, handle, monkeypatch, age, kept

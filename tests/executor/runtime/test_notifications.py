@@ -61,6 +61,7 @@ def end_backend(alias, pid):
         cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
 
 
+@pytest.mark.gate
 def test_hears_a_commit_that_brought_jobs_and_no_rollback(alias, listener):
     listener.start()
     until(lambda: listener.listening)

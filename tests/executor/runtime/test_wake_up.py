@@ -133,6 +133,7 @@ def test_a_wait_of_years_is_no_error(way, monkeypatch):
     assert answer()
 
 
+@pytest.mark.gate
 def test_no_more_rings_than_the_pipe_holds(way):
     bell = WakeUpEvent()
     bell._waiting = True  # as if somebody were about to wait, and never came to it

@@ -58,6 +58,7 @@ def test_all_of_them_are_known_here(alias):
     assert len(ALL) > 40
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 def test_nobody_gets_anything_without_credentials(alias):
     nobody, wrong = Caller(), Caller("jxc_wrong")
@@ -129,6 +130,7 @@ def untouched(alias, keys):
     return list(rows.order_by("pk").values())
 
 
+@pytest.mark.gate
 def test_searches_show_only_what_is_ones_own(alias, world):
     caller, mine, _theirs = world
     for body in ({}, {"filter": {"tenantId": {"$neq": "acme"}}}, {"filter": {"type": {"$like": "*"}}}):

@@ -299,6 +299,7 @@ def test_passwords_cannot_be_tried_for_long(user, let_in, frozen):
     assert ask(work, basic("ann", "correct horse"), address="10.0.0.66").status_code == 200
 
 
+@pytest.mark.gate
 def test_failures_of_a_stranger_keep_nobody_out_who_is_elsewhere(user, let_in, frozen):
     for number in range(95):
         guess("ann", number, "10.0.0.66")

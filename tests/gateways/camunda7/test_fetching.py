@@ -43,6 +43,7 @@ def found(tasks):
     return [task["id"] for task in tasks]
 
 
+@pytest.mark.gate
 def test_the_conditions_of_a_topic(alias, rest):
     known = {"process_instance_id": "p", "process_definition_id": "order:1", "process_definition_key": "order"}
     mine = make_external(alias, business_key="B-1", tenant_id="north", variables={"city": "Köln", "n": 5}, **known)
@@ -96,6 +97,7 @@ def test_several_topics_share_one_request(alias, rest, frozen):
     assert sorted(found(rest.fetch("a", "b", "c", most=10))) == sorted(ids(*rows[2:]))
 
 
+@pytest.mark.gate
 @pytest.mark.every_database
 def test_many_topics_are_asked_for_their_order_in_one_statement(alias, rest):
     names = [f"topic {number}" for number in range(100)]
@@ -298,6 +300,7 @@ def test_who_has_gone_gets_nothing(alias, rest):
     assert task["workerId"] == "stays"
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 @pytest.mark.databases("postgresql")
 def test_waiting_requests_hold_no_thread(alias, rest):

@@ -84,6 +84,7 @@ def names(tasks):
 ALL = ["over", "dead", "locked", "suspended", "waits"]
 
 
+@pytest.mark.gate
 def test_conditions(rest, rows, frozen):
     def at(seconds):
         return f"{frozen.now + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S.000+0000}"
@@ -135,6 +136,7 @@ def test_the_same_in_a_body(rest, rows):
     assert names(tasks) == ["locked", "waits", "suspended"]
 
 
+@pytest.mark.gate
 def test_order_and_pages(rest, rows):
     _, tasks = rest.get("/external-task", sortBy="id", sortOrder="desc")
     assert names(tasks) == ALL[::-1]
@@ -229,6 +231,7 @@ def test_what_cannot_be_chosen(rest, rows):
     assert "processInstanceQuery: is not supported; expected " in refused(retries=1, processInstanceQuery={})[1]
 
 
+@pytest.mark.gate
 def test_retries_of_many_as_a_batch(alias, rest, rows):
     ids = [str(rows[name].job_key) for name in ("dead", "waits")]
     status, shown = rest.post("/external-task/retries-async", retries=9, externalTaskIds=ids)

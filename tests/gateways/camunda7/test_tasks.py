@@ -389,6 +389,7 @@ def test_what_ends_a_task_is_not_counted_against_the_rate(alias, closed, no_refi
     assert shop.post(path(row, "complete"), workerId="w") == (204, None)
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("verb", ["complete", "failure", "bpmnError", "extendLock", "unlock"])
 def test_what_is_said_of_no_task_is_bounded(alias, closed, no_refill, caplog, verb):

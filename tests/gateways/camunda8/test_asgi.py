@@ -51,6 +51,7 @@ def threads_of(server):
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("Threads:")))
 
 
+@pytest.mark.gate
 def test_a_held_request_is_woken_by_a_job_of_another_process(alias):
     with servers.asgi(alias, probes=False) as server, ThreadPoolExecutor(1) as pool:
         assert activate(server, requestTimeout=-1) == []  # it has begun to work

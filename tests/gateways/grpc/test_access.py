@@ -176,6 +176,7 @@ def test_too_many_requests_and_what_finishes_a_job(gateway, no_refill):
     assert {code_of(lambda key=key: client.FailJob(jobKey=key, retries=1)) for key in keys[3:]} == {CODE.OK}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("call", ["CompleteJob", "FailJob", "ThrowError", "UpdateJobTimeout"])
 def test_what_is_said_of_no_job_is_bounded(gateway, no_refill, call):
     _row, secret = create_client(gateway.alias, name="java", max_requests_per_second=1)

@@ -84,7 +84,7 @@ def test_a_worker_does_all_that_workers_do(gateway, team, language):
 
 def zbctl(team, *arguments):
     """What zbctl says, without pipes that wait; asserts that it ended well."""
-    ended = subprocess.run([*team.zbctl(), *arguments], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([*team.zbctl(), *arguments], capture_output=True, text=True, timeout=180)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 

@@ -61,6 +61,7 @@ def test_who_does_not_want_to_wait_is_answered_at_once(gateway, monkeypatch):
     assert (waited.code, waited.jobs) == (Code.OK, [])
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("keys", [{"GATEWAY_LONG_POLL_TIME": 0.4}])
 def test_a_request_timeout_of_0_is_the_time_of_the_settings(gateway):
@@ -70,6 +71,7 @@ def test_a_request_timeout_of_0_is_the_time_of_the_settings(gateway):
     assert time.monotonic() - began >= 0.4
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 def test_a_client_that_gives_up_earlier_than_it_says_is_answered_before(gateway, monkeypatch):
     monkeypatch.setattr(polls, "_BEFORE_THE_END", 29.5)
@@ -88,6 +90,7 @@ def test_a_job_wakes_who_waits_within_a_moment(gateway, monkeypatch):
     assert time.monotonic() - before < 20  # in a moment; how long exactly is measured with real clients
 
 
+@pytest.mark.gate
 def test_each_of_many_who_wait_gets_its_job(gateway):
     waiting = [Waiting(gateway.client.poll("payment", wait=30_000, deadline=60)) for _ in range(10)]
     gateway.waiting(10)
@@ -178,6 +181,7 @@ def test_what_could_not_be_written_is_given_back(gateway, monkeypatch):
     assert [job.key for job in gateway.client.activate("payment", 5)] == [second.job_key, third.job_key]
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 def test_large_jobs_come_in_several_messages_that_every_client_takes(gateway):
     made = gateway.make_many("payment", [{"text": "x" * 1_900_000}] * 5)
@@ -186,6 +190,7 @@ def test_large_jobs_come_in_several_messages_that_every_client_takes(gateway):
     assert [job.key for answer in answers for job in answer.jobs] == [job.job_key for job in made]
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 def test_while_the_database_is_away_who_waits_waits(gateway, monkeypatch):
     fetch, failures = external.activate_jobs, []

@@ -21,6 +21,7 @@ def code_of(call, **fields):
     return caught.value.code()
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 @pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("name", ["", "gateway_protocol.Gateway"])
@@ -124,6 +125,7 @@ class TestClientCertificates:
         credentials = grpc.ssl_channel_credentials(authority.ca.read_bytes(), key, certificate)
         return gateway.another(credentials=credentials, host="localhost")
 
+    @pytest.mark.gate
     def test_the_name_in_the_certificate_is_the_client(self, gateway, authority):
         create_client(gateway.alias, name="shop")
         made = gateway.make("payment")

@@ -72,6 +72,7 @@ def test_streams_that_want_the_same_share_it_and_each_job_comes_once(gateway):
     assert len(gateway.gateway.service._feeds._feeds) == 1
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 def test_a_poll_beside_a_stream_loses_nothing(gateway):
     stream = Streamed(gateway.client.stream("payment"))
@@ -97,6 +98,7 @@ def test_after_its_client_has_gone_jobs_are_for_others(gateway):
     assert gateway.row(made.job_key).attempts == 1
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite", "postgresql")
 def test_what_a_client_does_not_take_goes_to_another(gateway, monkeypatch):
     monkeypatch.setattr(streams, "SLOW", 0.1)

@@ -127,6 +127,7 @@ def test_the_end_of_a_back_off_wakes_who_waits(alias):
     assert [each.retries for each in poll.result()] == [2]
 
 
+@pytest.mark.gate
 def test_a_job_that_is_due_soon_reaches_who_waits(alias, monkeypatch):
     monkeypatch.setattr(watch, "PROBE", 3600.0)
     poll = Polling(alias)
@@ -137,6 +138,7 @@ def test_a_job_that_is_due_soon_reaches_who_waits(alias, monkeypatch):
     assert [each.key for each in poll.result()] == [jobs[0].job_key]
 
 
+@pytest.mark.gate
 def test_siblings_that_fill_a_page_keep_nobody_from_what_is_behind_them(alias, monkeypatch):
     monkeypatch.setattr(watch, "PROBE", 3600.0)
     polls = [Polling(alias, fetch(max_jobs=3)) for _ in range(2)]

@@ -40,6 +40,7 @@ def test_what_was_not_sent_is_given_back_once():
     asyncio.run(story())
 
 
+@pytest.mark.gate
 def test_what_is_garbage_in_a_cycle_is_given_back(monkeypatch):
     monkeypatch.setattr(waiting_room, "_COLLECT", 0.001)
     lost = []

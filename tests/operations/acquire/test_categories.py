@@ -73,6 +73,7 @@ def test_in_strict_order_nothing_is_locked_beyond_the_page(alias, strategy):
     assert Job.objects.using(alias).filter(category="default", lock_owner=None).count() == 3
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("limit", [1, 7, 40])
 def test_by_weights_each_has_its_share_whatever_the_size_of_a_page(alias, strategy, limit):
     """Also of pages of one job: what a category is owed is carried over."""
@@ -105,6 +106,7 @@ def test_by_weights_nobody_waits_for_a_category_that_is_empty(alias, strategy):
     assert got(alias, 4, **scope) == ["urgent", "urgent", "bulk", "bulk"]
 
 
+@pytest.mark.gate
 @given(weights=weights, sizes=st.lists(st.integers(0, 30), min_size=3, max_size=3), limits=st.lists(st.integers(1, 9)))
 @limits(max_examples=200, deadline=None)
 def test_turns_take_everything_once_in_order(weights, sizes, limits):
@@ -121,6 +123,7 @@ def test_turns_take_everything_once_in_order(weights, sizes, limits):
         assert [job for job in seen if job[0] == name] == jobs
 
 
+@pytest.mark.gate
 @given(weights=weights, limit=st.integers(1, 9))
 @limits(max_examples=200, deadline=None)
 def test_while_all_have_jobs_a_round_gives_each_exactly_its_weight(weights, limit):

@@ -94,6 +94,7 @@ def test_who_came_to_the_end_without_the_head_looks_there_as_soon_as_it_may(froz
     assert cursor.begin() is None
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_pages_of_a_walk_take_everything_once_and_find_what_came_in_front(alias, strategy, frozen, exclusive):
     rows = [

@@ -136,7 +136,8 @@ ONE = {
 }
 
 
-@pytest.mark.timeout(120 + EXAMPLES)  # a second for each, on a machine that others use, too
+@pytest.mark.gate
+@pytest.mark.timeout(400 + EXAMPLES)  # a second for each, on a machine that others use, too
 def test_both_forms_do_the_same(alias):
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     @given(st.lists(ROWS, max_size=14), SUSPENSIONS, SCOPES, POSITIONS, st.sampled_from([1, 3, 50]))
@@ -169,7 +170,8 @@ def test_both_forms_do_the_same(alias):
     compare()
 
 
-@pytest.mark.timeout(120 + EXAMPLES)  # a second for each, on a machine that others use, too
+@pytest.mark.gate
+@pytest.mark.timeout(400 + EXAMPLES)  # a second for each, on a machine that others use, too
 def test_what_is_not_plain_is_as_it_was(alias):
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     @given(st.lists(ROWS, max_size=14), SUSPENSIONS, SCOPES, POSITIONS, st.sampled_from([1, 3, 50]))

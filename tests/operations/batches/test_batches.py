@@ -37,6 +37,7 @@ LATER = NOW + timedelta(hours=1, microseconds=123456)
 # -- from the beginning to the end ---------------------------------------------------------------------------------
 
 
+@pytest.mark.gate
 def test_a_batch_from_the_beginning_to_the_end(alias, frozen, small):
     rows = dead_letters(alias, 9)
     batch = start_batch("requeue", dead(alias).all(), arguments={"retries": 5}, using=alias, user="anna")
@@ -81,6 +82,7 @@ def test_it_is_over_at_the_next_look_after_the_last_piece(alias, frozen, configu
     assert (batch.state, batch.end_time) == ("completed", NOW + timedelta(seconds=14))
 
 
+@pytest.mark.gate
 def test_a_look_slows_down_to_sixty_four_times_and_is_quick_again_when_something_was_done(alias, frozen, small):
     batch = start_batch("requeue", dead_letters(alias, 3), using=alias)
     run_next(alias)
@@ -145,6 +147,7 @@ def test_conditions_are_noted_and_other_querysets_as_ids(alias, small, frozen):
     assert run_to_the_end(alias, frozen, listed).changed == 2
 
 
+@pytest.mark.gate
 def test_rows_and_ids_in_any_order_walk_in_pieces(alias, small, frozen):
     rows = dead_letters(alias, 7)
     target = [rows[6], rows[0].pk, str(rows[3].pk), rows[0], *rows[1:3], rows[5].pk, rows[4]]
@@ -163,6 +166,7 @@ def test_too_many_ids_are_refused(alias, monkeypatch):
     assert selections_module.MAX_IDS == 100_000
 
 
+@pytest.mark.gate
 def test_what_comes_to_match_later_is_not_meant(alias, frozen, small):
     for table, stamp in ((DeadLetterJob, "died_at"), (SuspendedJob, "suspended_at"), (Job, "create_time")):
         now = frozen.now
@@ -319,6 +323,7 @@ def test_what_fails_does_not_disturb_the_rest(alias, frozen, monkeypatch):
     assert reason.startswith("ValueError: no\\x00 way") and len(reason) == 1000
 
 
+@pytest.mark.gate
 def test_a_piece_that_fails_is_a_dead_letter_and_the_batch_waits_for_it(alias, frozen, small, monkeypatch):
     batch = start_batch("requeue", dead_letters(alias, 3), using=alias)
     run_next(alias)

@@ -82,6 +82,7 @@ def test_with_the_setting_all_of_them_are(alias, handle, settings, run):
     assert seen == [SECRET]
 
 
+@pytest.mark.gate
 def test_without_its_key_the_batch_ends_and_what_follows_is_a_dead_letter(alias, tell, keys, run):
     batch = jobexec.batch(on_success=tell.s(SECRET), using=alias)
     keys(new=NEW)

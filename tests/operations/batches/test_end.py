@@ -91,6 +91,7 @@ def running(alias, frozen):
 
 @pytest.mark.parametrize("begin", [seeding, running])
 class TestStandingStill:
+    @pytest.mark.gate
     @pytest.mark.parametrize("loss", [delete_jobs, move_to_dead_letter])
     def test_it_says_so_and_goes_on_when_it_is_activated(self, alias, frozen, small, begin, loss):
         dead_letters(alias, 6)

@@ -35,6 +35,7 @@ from tests.support.factories import acquire, make_job, table_of
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
+@pytest.mark.gate
 def test_suspend_and_activate(alias, frozen, small):
     batch = start_batch("requeue", dead_letters(alias, 5), using=alias)
     run_next(alias)
@@ -48,6 +49,7 @@ def test_suspend_and_activate(alias, frozen, small):
     assert run_to_the_end(alias, frozen, batch).changed == 5
 
 
+@pytest.mark.gate
 def test_cancel(alias, frozen, small):
     rows = dead_letters(alias, 9)
     batch = start_batch("requeue", dead(alias).all(), using=alias)
@@ -65,6 +67,7 @@ def test_cancel(alias, frozen, small):
     assert batch_progress(batch) == BatchProgress(total=4, changed=2, skipped=0, open=2, failed_jobs=0)
 
 
+@pytest.mark.gate
 def test_cancel_goes_through_large_ones_in_pages(alias, configure, monkeypatch):
     configure(INVOCATIONS_PER_BATCH_JOB=1)
     monkeypatch.setattr("jobexec.operations.batches.work._PAGE", 4)
@@ -76,6 +79,7 @@ def test_cancel_goes_through_large_ones_in_pages(alias, configure, monkeypatch):
     assert (cancelled.changed, left(alias, batch), BatchPart.objects.using(alias).count()) == (3, {}, 0)
 
 
+@pytest.mark.gate
 def test_jobs_in_a_nodes_hands_do_nothing_after_a_cancellation(alias, small):
     rows = dead_letters(alias, 3)
     batch = start_batch("requeue", dead(alias).all(), using=alias)
@@ -92,6 +96,7 @@ def test_jobs_in_a_nodes_hands_do_nothing_after_a_cancellation(alias, small):
     assert (batch.changed, batch.skipped, batch.state) == (0, 0, "cancelled")
 
 
+@pytest.mark.gate
 def test_a_cancellation_that_was_interrupted_is_finished_by_its_jobs(alias, frozen, small, monkeypatch):
     batch = start_batch("requeue", dead_letters(alias, 3), using=alias)
     run_next(alias)
@@ -132,6 +137,7 @@ def test_unknown_batches(alias, verb, id):
         verb(id, using=alias)
 
 
+@pytest.mark.gate
 def test_delete_while_it_runs_and_when_it_is_over(alias, frozen, small):
     for finish in (False, True):
         rows = dead_letters(alias, 5)
@@ -148,6 +154,7 @@ def test_delete_while_it_runs_and_when_it_is_over(alias, frozen, small):
         delete_batch(other.pk, using=alias)
 
 
+@pytest.mark.gate
 def test_a_job_in_hand_of_a_batch_that_is_deleted_does_nothing(alias):
     rows = dead_letters(alias, 2)
     batch = start_batch("requeue", rows, using=alias)

@@ -499,6 +499,7 @@ class TestCancel:
         run()
         assert seen == [True] and batch.progress() == (1, 0, 0, 1, 0) and rest(alias) == set()
 
+    @pytest.mark.gate
     def test_what_an_interrupted_cancellation_left(self, alias, work, begin, run, frozen, monkeypatch):
         from jobexec.operations.batches import control
 

@@ -54,6 +54,7 @@ def told(alias):
     return [row.handler_configuration["args"][0] for row in rows]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_monitor_that_ends_the_batch(alias, work, tell, fails):
     when = {"completed >= 1": tell.s("one")}
@@ -111,6 +112,7 @@ def test_a_page_of_new_jobs(alias, work):
     assert batch.progress() == (2, 0, 0, 0, 2)
 
 
+@pytest.mark.gate
 def test_a_retry_that_reopens_the_batch(alias, work, tell):
     with jobexec.batch(using=alias, on_failure=tell.s("failure")) as batch:
         row = batch.add(work.s(-1))

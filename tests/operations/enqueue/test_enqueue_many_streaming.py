@@ -133,6 +133,7 @@ def test_a_stream_that_replaces(alias, handler, pages_of_three):
     assert [row._state.adding for row in rows] == [True, True, True, True, False, False, False]
 
 
+@pytest.mark.gate
 @pytest.mark.databases("sqlite")
 def test_little_of_a_stream_is_kept(alias, handler, monkeypatch):
     monkeypatch.setattr(many, "PAGE", 200)

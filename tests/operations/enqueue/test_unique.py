@@ -368,6 +368,7 @@ def test_many_in_all_states(alias, unique):
     assert DeadLetterJob.objects.using(alias).get().pk == rows[5].pk
 
 
+@pytest.mark.gate
 @pytest.mark.fast_form
 def test_few_statements_for_a_page_of_keys(alias, unique, django_assert_max_num_queries):
     handler = unique()

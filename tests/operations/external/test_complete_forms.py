@@ -65,6 +65,7 @@ def ends(alias: str, options: dict[str, Any], call: dict[str, Any], frozen: Any)
     return error, found
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("level", ["full", "none"])
 @pytest.mark.parametrize("with_callback", [True, False])
 @pytest.mark.parametrize("options", JOBS)

@@ -80,6 +80,7 @@ def test_a_missed_deadline_is_nobodys(alias, frozen):
     assert table_of(alias, job) is SuspendedJob
 
 
+@pytest.mark.gate
 def test_a_scope(alias, frozen):
     free, held, other = (
         make_external(alias, tenant_id="acme"),

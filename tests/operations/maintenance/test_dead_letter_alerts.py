@@ -181,6 +181,7 @@ def test_its_own_dead_letters_are_told_to_nobody(alias, targets, frozen):
     assert (alert_dead_letters(alias), told(alias)) == (0, [])
 
 
+@pytest.mark.gate
 def test_a_storm_of_groups_is_one_message_of_a_bounded_size(alias, targets, frozen):
     targets(team=TEAM)
     frozen.tick(1)
@@ -336,6 +337,7 @@ def hook(configure):
     server.server_close()
 
 
+@pytest.mark.gate
 def test_a_webhook_is_signed_and_says_the_same_id_each_time(hook, frozen):
     for _ in range(2):
         alert_delivery.deliver("default", "job-1", "hook", [GROUP], 0)
@@ -351,6 +353,7 @@ def test_a_webhook_is_signed_and_says_the_same_id_each_time(hook, frozen):
         assert told["text"].startswith("3 new dead letters: shop.jobs.pay\n")
 
 
+@pytest.mark.gate
 def test_slack_gets_its_text_and_nothing_else(hook, configure):
     configure(DEAD_LETTER_ALERTS={"chat": {"url": hook.url, "format": "slack"}}, SITE_URL="https://shop.example")
     message = "ValueError: <!channel> & <https://evil.example|here>"
@@ -369,6 +372,7 @@ def test_every_format_has_a_body():
     assert set(alert_delivery._BODIES) == set(FORMATS)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -391,6 +395,7 @@ def test_a_webhook_that_is_not_there(configure):
     assert "T0p" not in str(caught.value)
 
 
+@pytest.mark.gate
 def test_a_message_to_try_it(hook, configure, mailoutbox):
     send_test_alert("hook")
     ((headers, body),) = hook.heard
@@ -403,6 +408,7 @@ def test_a_message_to_try_it(hook, configure, mailoutbox):
         send_test_alert("hook")
 
 
+@pytest.mark.gate
 def test_a_failing_webhook_is_retried_and_then_a_dead_letter_that_tells_nobody(alias, targets, frozen, monkeypatch):
     targets(hook={"url": "https://hooks.example/T0p"})
     frozen.tick(1)

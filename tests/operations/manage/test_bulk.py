@@ -124,6 +124,7 @@ def test_no_verb_is_missing_here():
     assert set(OPERATIONS) - ONE_BY_ONE - WITH_CHANCE - {name.split()[0] for name in VERBS_ON_JOBS} == set()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("table", JOB_TABLES)
 @pytest.mark.parametrize("verb", some(VERBS_ON_JOBS, 6))
 def test_all_forms_write_the_same(alias, table, verb, frozen, monkeypatch):

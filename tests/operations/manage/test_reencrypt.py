@@ -54,6 +54,7 @@ def key_of(row, alias):
     return encryption.key_of(reload(alias, row).handler_configuration)
 
 
+@pytest.mark.gate
 def test_jobs_in_every_state_get_the_newest_key(alias, charge, keys):
     running, due, later, dead, held = (charge.using(delay=60 * (n == 2)).enqueue(SECRET) for n in range(5))
     outside, plain = make_external(alias, variables={"card": SECRET}, encrypted=True), make_job(alias)
@@ -158,6 +159,7 @@ def test_messages_get_the_newest_key(alias, keys):
     assert ReceivedMessage.read(reload(alias, job).message).payload == SECRET
 
 
+@pytest.mark.gate
 def test_the_command(alias, charge, keys):
     row = charge.enqueue(SECRET)
     keys(new=NEW, old=OLD)

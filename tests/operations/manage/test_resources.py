@@ -152,6 +152,7 @@ def test_release_closes_the_incident_of_its_breaker(alias):
     assert Incident.objects.using(alias).get().state == "resolved"
 
 
+@pytest.mark.gate
 def test_a_breaker_that_is_open_is_a_problem_and_a_held_one_is_not(alias, frozen):
     open_breaker(alias, "pay.example", BreakerProfile(), "5 of 5 failed")
     blocked(alias, 3, "customer:17")

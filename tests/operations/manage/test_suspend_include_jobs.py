@@ -171,6 +171,7 @@ def test_yes_or_no(alias, value):
         suspend(tenant_id="x", include_jobs=value, using=alias)
 
 
+@pytest.mark.gate
 def test_what_begins_at_a_thousand_moments_is_one_question(alias, frozen, strategy):
     """SQLite takes no condition that is a thousand deep."""
     old = make_job(alias, tenant_id="t7")

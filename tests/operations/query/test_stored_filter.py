@@ -94,6 +94,7 @@ TREES = st.recursive(
 )
 
 
+@pytest.mark.gate
 @given(tree=TREES)
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_tree(alias, rows, tree):

@@ -24,6 +24,7 @@ def flush(alias, hours_ago, value):
     meters.flush_meters(alias, "one", {KEY: value}, NOW - timedelta(hours=hours_ago))
 
 
+@pytest.mark.gate
 def test_they_stay_the_same_whatever_is_merged_while_time_goes_on(alias, frozen):
     for hours, value in ((40, 1), (26, 2), (20, 4), (2.2, 8), (1.9, 16), (0.1, 32)):
         flush(alias, hours, value)

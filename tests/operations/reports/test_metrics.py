@@ -226,6 +226,7 @@ class TestView:
         answer = client.get(reverse("jobexec:metrics"), headers={"Authorization": f"Bearer {token}"})
         assert answer.status_code == status
 
+    @pytest.mark.gate
     def test_what_is_read_is_fresh_and_in_the_format_asked_for(self, client, settings):
         settings.JOBEXEC = {"METRICS_TOKEN": TOKEN}
         headers = {"Authorization": f"bearer {TOKEN}"}

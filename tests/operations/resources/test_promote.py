@@ -196,6 +196,7 @@ def test_jobs_that_have_expired_use_up_no_rate(alias, frozen, resources, handle,
     assert (calls, tables_of(alias)) == ([3, 4], {})
 
 
+@pytest.mark.gate
 def test_a_burst(alias, frozen, resources):
     resources(pay_example={"rate": "6/PT1M", "burst": 3})
     blocked(alias, 20)

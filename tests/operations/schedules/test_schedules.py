@@ -481,6 +481,7 @@ class TestOnce:
         assert fire(alias).jobs == 1
         assert fire_times(alias) == due_dates(alias) == [after(hours=hour) for hour in range(1, 5)]
 
+    @pytest.mark.gate
     @pytest.mark.transactional
     def test_a_node_that_is_killed_anywhere_leaves_each_time_with_one_job(self, alias, frozen):
         save(alias, misfire="all")

@@ -106,6 +106,7 @@ def undone(alias, act):
         return result, found
 
 
+@pytest.mark.gate
 def test_together_they_end_as_one_by_one(alias, mixture):
     singly, found_singly = undone(alias, lambda: [fail_job(alias, *each) for each in mixture])
     together, found = undone(alias, lambda: fail_jobs(alias, mixture))
@@ -122,6 +123,7 @@ def vars_of(job):
     return {name: value for name, value in vars(job).items() if name != "_state"}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("level", ["none", "failures", "full"])
 def test_inside_the_database_they_end_as_through_python(alias, mixture, monkeypatch, configure, level):
     configure(HISTORY_LEVEL=level)

@@ -97,6 +97,7 @@ def test_a_suspect_that_had_begun_alone_is_charged(alias, frozen):
     assert (entry.state, entry.attempt, entry.node, entry.duration) == ("failed", 1, "berlin", 31.0)
 
 
+@pytest.mark.gate
 def test_only_the_killer_of_a_page_becomes_a_dead_letter(alias, frozen):
     """The executor runs a suspect alone and marks its start; whoever runs the killer dies of it."""
     killer = make_job(alias, process_instance_id="k", priority=1)

@@ -38,6 +38,7 @@ def ask(client, row, action):
     return client.post(url(type(row)), {"_selected_action": str(row.pk), "action": action}).content.decode()
 
 
+@pytest.mark.gate
 def test_an_instance_is_suspended_and_activated(staff, order):  # noqa: F811
     client = staff(*VIEW, "suspend_processinstance")
     assert 'value="activate"' not in page(client, order)
@@ -55,6 +56,7 @@ def test_an_instance_is_suspended_and_activated(staff, order):  # noqa: F811
     assert list(verbs) == [("suspend", "user"), ("activate", "user")]
 
 
+@pytest.mark.gate
 def test_at_dates(staff, order):  # noqa: F811
     client = staff(*VIEW, "suspend_processinstance")
     at, until = (timezone.localtime() + timedelta(hours=hours) for hours in (1, 2))
@@ -76,6 +78,7 @@ def test_what_something_else_suspends_stays_so(staff, order):  # noqa: F811
     assert Suspension.objects.get().value == "order"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("which", "second"), [("version", False), ("process", True)])
 def test_a_definition_is_suspended(staff, order, which, second):  # noqa: F811
     from .pages import DRAWN
@@ -113,6 +116,7 @@ def test_a_flow_is_suspended_by_its_key(staff):  # noqa: F811
         shop().start(using="default")
 
 
+@pytest.mark.gate
 def test_an_instance_is_modified(staff, order):  # noqa: F811
     client = staff(*VIEW, "modify_processinstance")
     question = ask(client, order, "modify")
@@ -128,6 +132,7 @@ def test_an_instance_is_modified(staff, order):  # noqa: F811
     assert entry.new_value["commands"] == ["cancel approve", "cancel paid", "before approve"]
 
 
+@pytest.mark.gate
 def test_a_change_that_does_not_fit_changes_nothing(staff, order):  # noqa: F811
     client = staff(*VIEW, "modify_processinstance")
     data = {"cancel": ":approve", "after": "fork", "variables": '{"amount": ' + "[" * 300 + "]" * 300 + "}"}
@@ -153,6 +158,7 @@ def test_one_of_a_multi_instance_is_cancelled(staff):  # noqa: F811
     assert activity not in UserTask.objects.values_list("activity_id", flat=True)
 
 
+@pytest.mark.gate
 def test_an_ended_instance_is_restarted(staff, order):  # noqa: F811
     client = staff(*VIEW, "cancel_processinstance", "restart_processinstance")
     assert 'value="restart"' not in page(client, order)
@@ -174,6 +180,7 @@ def few_at_once(monkeypatch):
     monkeypatch.setattr("jobexec.admin.common.batching.BATCH_ABOVE", 3)
 
 
+@pytest.mark.gate
 def test_very_many_are_cancelled_in_the_background(staff, order, few_at_once):  # noqa: F811
     others = [start("order", business_key=str(n), variables={"amount": 5}, using="default") for n in range(4)]
     client = staff(*VIEW, "cancel_processinstance", "view_batch")

@@ -76,6 +76,7 @@ ACTIONS = [
 ]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("action", "permission", "data"), ACTIONS)
 def test_each_action_on_an_instance_has_its_permission(staff, order, action, permission, data):
     others = [each for _, each, _ in ACTIONS if each != permission]
@@ -89,6 +90,7 @@ def test_each_action_on_an_instance_has_its_permission(staff, order, action, per
     assert AuditLog.objects.exists()
 
 
+@pytest.mark.gate
 def test_an_incident_is_retried_alone(staff, order):
     client = staff(*VIEW, "requeue_deadletterjob", "view_incident")
     dead = DeadLetterJob.objects.get()
@@ -103,6 +105,7 @@ def test_an_incident_is_retried_alone(staff, order):
     assert "Retry its incidents" not in client.get(url(ProcessInstance, order)).content.decode()
 
 
+@pytest.mark.gate
 def test_a_variable_is_changed_and_a_masked_one_is_not_shown(staff, order):
     client = staff(*VIEW, "change_variables")
     page = client.get(url(ProcessInstance, order)).content.decode()
@@ -118,6 +121,7 @@ def test_a_variable_is_changed_and_a_masked_one_is_not_shown(staff, order):
     assert "net" not in page
 
 
+@pytest.mark.gate
 def test_who_may_start_an_instance(staff, order):
     definition = ProcessDefinition.objects.get(key="order")
     client = staff(*VIEW)
@@ -146,6 +150,7 @@ def test_a_flow_is_not_started_from_its_shape(staff):
     assert ProcessInstance.objects.count() == 1
 
 
+@pytest.mark.gate
 def test_the_diagram_is_for_those_who_may_see_definitions(staff, order):
     address = f"{url(ProcessInstance, order)[: -len('change/')]}diagram/"
     client = staff("view_processinstance")
@@ -165,6 +170,7 @@ def test_the_diagram_is_for_those_who_may_see_definitions(staff, order):
     }
 
 
+@pytest.mark.gate
 def test_a_model_without_a_diagram_has_the_picture_alone(staff):
     shop().start(using="default")
     client = staff(*VIEW)
@@ -209,6 +215,7 @@ def test_calls_are_linked_in_both_directions(staff):
     assert 'value="cancel"' not in page  # its root is cancelled, not it
 
 
+@pytest.mark.gate
 def test_the_page_of_a_job_links_to_its_instance(staff, order):
     dead = DeadLetterJob.objects.get()
     address = reverse("admin:jobexec_deadletterjob_change", args=[dead.pk])
@@ -278,6 +285,7 @@ def test_instances_are_found(alias, query, found):
     assert queryset.exists() is found
 
 
+@pytest.mark.gate
 def test_the_id_finds_an_instance(staff, order):
     client = staff(*VIEW)
     assert "4711" in client.get(url(ProcessInstance), {"q": str(order.pk)}).content.decode()
@@ -285,6 +293,7 @@ def test_the_id_finds_an_instance(staff, order):
     assert "approve, paid, reserve" in page
 
 
+@pytest.mark.gate
 def test_the_list_asks_before_it_cancels_many(staff, order):
     others = [start("order", variables={"amount": 5}, using="default") for _ in range(4)]
     client = staff(*VIEW, "cancel_processinstance")
@@ -352,6 +361,7 @@ def statements(client, address):
     return len(seen)
 
 
+@pytest.mark.gate
 def test_the_statements_of_a_page_do_not_grow_with_its_rows(staff, order):
     client = staff(*VIEW, "view_joblog", "view_incident", "view_job", "view_timerjob", "view_deadletterjob")
     definition = ProcessDefinition.objects.get(key="order")
@@ -432,6 +442,7 @@ def test_other_variables_go_beside_the_fields():
     assert form.cleaned_data["variables"] == {"more": [1], "comment": "mine", "approved": False, "total": 17}
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("language", "texts"),
     [

@@ -76,6 +76,7 @@ def test_what_has_its_default_is_left_out():
     }
 
 
+@pytest.mark.gate
 def test_the_hash_is_the_same_in_another_process():
     """No hash of Python's, which differs from process to process, and no order of a set."""
     code = (
@@ -125,6 +126,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.gate
 @given(VALUES)
 def test_any_value(value):
     process = Process("p", (Node("a", Kind.TASK, work=Work(arguments=value)),), ())

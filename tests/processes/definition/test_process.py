@@ -35,6 +35,7 @@ def test_who_can_reach_a_flow(seed):
     assert found == {(id, flow.id) for id in ids for flow in flows if comes(process, id, flow)}
 
 
+@pytest.mark.gate
 def test_a_flow_of_5_000_steps_and_its_joins():
     """Nothing about it grows with the square of its steps."""
     flow = Builder("large")

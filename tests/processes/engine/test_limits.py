@@ -23,6 +23,7 @@ def counting(world: World) -> None:
     world.call = lambda call: {"n": call.scope["n"] + 1}  # type: ignore[method-assign]
 
 
+@pytest.mark.gate
 def test_an_endless_loop_is_stopped():
     world = World(model("start -> m? -> a -> m\n a = task"))
     with pytest.raises(TooManyMoves, match="10,000 flows were taken without a wait"):
@@ -30,6 +31,7 @@ def test_an_endless_loop_is_stopped():
     assert not world.instances
 
 
+@pytest.mark.gate
 def test_an_endless_loop_of_calls_is_stopped(monkeypatch):
     world = World(model("start -> c -> end\n c = call process"))
     with pytest.raises(TooDeep, match="c: 1,000 instances call each other"):
@@ -67,6 +69,7 @@ def test_the_limit_is_exact(monkeypatch, flows, stops):
         world.start()
 
 
+@pytest.mark.gate
 def test_a_loop_that_ends_is_not_stopped():
     world = World(model(LOOP.format(n=3000)))
     counting(world)
@@ -91,12 +94,14 @@ def test_a_fork_of_a_thousand_joins():
     assert [token.element for token in world.tokens.values()] == ["a"]
 
 
+@pytest.mark.gate
 def test_a_multi_instance_of_thousands_is_no_endless_loop():
     world = World(model("start -> a -> end\n a = task loop=12000"))
     root = world.start()
     assert world.instances[root].ended_at is not None
 
 
+@pytest.mark.gate
 def test_a_deep_hierarchy_of_calls_is_cancelled():
     """Deeper than Python's stack: a process that calls itself without an end must be stoppable."""
     depth = calls.MAX_DEPTH

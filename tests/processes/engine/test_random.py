@@ -6,6 +6,7 @@
 import random
 from collections import Counter
 
+import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ def play(texts: dict[str, str], seed: int, kinds: set[str]) -> World:
     return world
 
 
+@pytest.mark.gate
 @given(blocks(), SEEDS)
 def test_all_runs_that_must_run_and_nothing_else(block, seed):
     texts, runs = written(block)
@@ -61,6 +63,7 @@ def test_all_runs_that_must_run_and_nothing_else(block, seed):
     assert done == +runs
 
 
+@pytest.mark.gate
 @settings(max_examples=150)
 @given(blocks(BOUNDARIES, EVENTS), SEEDS, st.sets(st.sampled_from(["timer", "message", "error"])))
 def test_it_ends_whatever_happens(block, seed, kinds):
@@ -68,6 +71,7 @@ def test_it_ends_whatever_happens(block, seed, kinds):
     play(texts, seed, kinds)
 
 
+@pytest.mark.gate
 @given(blocks(BOUNDARIES, EVENTS), SEEDS)
 def test_a_cancellation_leaves_nothing_behind(block, seed):
     texts, _ = written(block)

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 
+import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
@@ -48,6 +49,7 @@ def picture(world: World) -> tuple[Counter[str], Counter[str | None]]:
     return tasks, joined
 
 
+@pytest.mark.gate
 @settings(max_examples=300)
 @given(graphs(), st.integers(0, 2**32))
 def test_engine_and_reference_agree(text, seed):

@@ -90,6 +90,7 @@ def test_any_operands_of_juel(operator, left, right):
     assert type(found) is str
 
 
+@pytest.mark.gate
 @given(target=VALUES, index=VALUES)
 def test_any_index(target, index):
     for source, language in (("=target[index]", "feel"), ("${target[index]}", "juel"), ("=target.days", "feel")):

@@ -92,6 +92,7 @@ def printable(node):
     return len(print_juel(node)) <= 400 and max(level for _, level in tree.walk(node)) <= MAX_DEPTH
 
 
+@pytest.mark.gate
 @given(JUEL.filter(printable))
 def test_juel_round_trip(node):
     parsed = parse(print_juel(node), "juel").tree
@@ -100,6 +101,7 @@ def test_juel_round_trip(node):
         assert kinds(parsed) == kinds(node)
 
 
+@pytest.mark.gate
 @given(st.lists(st.one_of(JUEL, literals(TEXTS)), min_size=2, max_size=4).filter(lambda parts: len(str(parts)) < 2000))
 def test_text_round_trip(parts):
     printed = print_juel(tree.Text(tuple(parts)))
@@ -107,6 +109,7 @@ def test_text_round_trip(parts):
     assert again == printed or parse(again, "juel").tree == parse(printed, "juel").tree
 
 
+@pytest.mark.gate
 @given(FEEL.filter(lambda node: len(print_feel(node)) <= 400))
 def test_feel_round_trip(node):
     try:
@@ -149,18 +152,21 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.gate
 @given(FEEL.filter(lambda node: len(print_feel(node)) <= 400), st.dictionaries(NAMES, VALUES))
 def test_feel_has_a_value_or_an_error_of_its_own(node, variables):
     with suppress(ExpressionError):
         parse(print_feel(node), "feel").evaluate(variables)
 
 
+@pytest.mark.gate
 @given(JUEL.filter(printable), st.dictionaries(NAMES, VALUES))
 def test_juel_has_a_value_or_an_error_of_its_own(node, variables):
     with suppress(ExpressionError):
         parse(print_juel(node), "juel").evaluate(variables)
 
 
+@pytest.mark.gate
 @given(VALUES)
 def test_text_of_json(value):
     """What a variable becomes in a text is JSON again."""

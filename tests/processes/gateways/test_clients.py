@@ -66,7 +66,7 @@ def test_zbctl(alias, gateway, executor, file):
     with workers(gateway.port) as team:
 
         def zbctl(*arguments):
-            ended = subprocess.run([*team.zbctl(), *arguments], capture_output=True, text=True, timeout=60)
+            ended = subprocess.run([*team.zbctl(), *arguments], capture_output=True, text=True, timeout=180)
             assert ended.returncode == 0, ended.stderr
             return json.loads(ended.stdout) if ended.stdout.startswith("{") else ended.stdout
 
@@ -82,7 +82,7 @@ def test_zbctl(alias, gateway, executor, file):
         waiting = zbctl("create", "instance", key)["processInstanceKey"]
         row = ProcessInstance.objects.using(alias).get(key=int(waiting))
         if row.state == "active":  # its worker is fast
-            subprocess.run([*team.zbctl(), "cancel", "instance", waiting], timeout=60, check=False)
+            subprocess.run([*team.zbctl(), "cancel", "instance", waiting], timeout=180, check=False)
     assert "completed" in states(alias)
 
 

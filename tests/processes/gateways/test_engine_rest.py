@@ -137,6 +137,7 @@ class TestStart:
         assert rest.post("/process-definition/key/order/start")[0] == 400
 
 
+@pytest.mark.gate
 def test_instances_and_variables(alias, rest):
     deployed()
     one = started(rest, businessKey="1", variables={"a": {"value": {"b": [1]}, "type": "Json"}})["id"]
@@ -166,6 +167,7 @@ def test_instances_and_variables(alias, rest):
     assert [each["id"] for each in ordered] == [two]
 
 
+@pytest.mark.gate
 def test_a_task(alias, rest):
     deployed(APPROVE.replace('camunda:assignee="ann"', ""))
     instance = started(rest, businessKey="4711")["id"]
@@ -257,6 +259,7 @@ def test_a_message_for_several_reaches_all_or_none(alias, rest):
     assert {each["id"] for each in rest.get("/process-instance")[1]} == {one, two}
 
 
+@pytest.mark.gate
 def test_an_instance_is_suspended(alias, rest):
     deployed(APPROVE)
     id, other = started(rest)["id"], started(rest)["id"]
@@ -278,6 +281,7 @@ def test_an_instance_is_suspended(alias, rest):
     assert rest.put(f"/process-instance/{other}/suspended")[0] == 400
 
 
+@pytest.mark.gate
 def test_definitions_are_suspended(alias, rest):
     deployed(APPROVE)
     (second,) = deployed(APPROVE, PAY)["deployedProcessDefinitions"]
@@ -300,6 +304,7 @@ def test_definitions_are_suspended(alias, rest):
     assert rest.put("/process-definition/suspended", processDefinitionKey="x", suspended=True)[0] == 404
 
 
+@pytest.mark.gate
 def test_a_modification(alias, rest):
     deployed(APPROVE, AWAIT, before=MESSAGE)
     id = started(rest)["id"]
@@ -420,6 +425,7 @@ class TestWho:
         status, answer = EngineRest("/engine-rest").send(method, path)
         assert (status, answer["type"]) == (401, "AuthenticationException")
 
+    @pytest.mark.gate
     def test_a_client_sees_only_its_tenants(self, alias, served, bearer):
         ours, all = bearer(tenants=["north"]), bearer("all")
         north, everybody = (EngineRest("/engine-rest", authorization=each) for each in (ours, all))

@@ -204,6 +204,7 @@ class TestWithResult:
         assert ProcessInstance.objects.using(gateway.alias).get().state == "active"
         assert gateway.client.activate("payment")
 
+    @pytest.mark.gate
     def test_a_client_with_a_deadline_of_its_own_hears_that_the_instance_goes_on(self, gateway):
         deployed(gateway)
         request = pb.CreateProcessInstanceWithResultRequest(request={"bpmnProcessId": "order"}, requestTimeout=60_000)
@@ -253,6 +254,7 @@ def test_cancel(gateway):
     failed(lambda: gateway.client.CancelProcessInstance(processInstanceKey=77), Code.NOT_FOUND)
 
 
+@pytest.mark.gate
 def test_a_modification(gateway):
     deployed(gateway, chain(APPROVE, PAY))
     key = gateway.client.CreateProcessInstance(bpmnProcessId="order").processInstanceKey
@@ -344,6 +346,7 @@ def test_variables_of_a_user_task(gateway):
     complete(task, using=gateway.alias)
 
 
+@pytest.mark.gate
 def test_a_signal_reaches_all_that_wait(gateway):
     deployed(gateway, chain(CATCH, before=SIGNAL))
     keys = [gateway.client.CreateProcessInstance(bpmnProcessId="order").processInstanceKey for _ in range(2)]
@@ -380,6 +383,7 @@ def test_a_published_message_starts_a_process_once_for_each_id(gateway):
     assert instance(gateway, job.processInstanceKey).state == "active"
 
 
+@pytest.mark.gate
 def test_an_incident_of_a_process_is_resolved(gateway):
     flow = b'targetRef="e"><conditionExpression>=ok</conditionExpression></sequenceFlow>'
     content = chain(PAY, '<exclusiveGateway id="g"/>').replace(b'targetRef="e"/>', flow)
@@ -421,6 +425,7 @@ class TestWho:
         for name, given in calls.items():
             assert code_of(lambda n=name, g=given: getattr(worker, n)(**g)) is Code.PERMISSION_DENIED, name
 
+    @pytest.mark.gate
     def test_a_client_sees_only_its_tenants(self, gateway, north, bearer):
         everybody = as_client(gateway, bearer("all"))
         assert code_of(lambda: deployed(gateway, client=north)) is Code.PERMISSION_DENIED

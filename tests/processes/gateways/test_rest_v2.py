@@ -148,6 +148,7 @@ def test_cancellation(alias, v2):
     v2.refused(404, "NOT_FOUND")
 
 
+@pytest.mark.gate
 def test_instances_are_searched(alias, v2):
     number = deploy().json()["deployments"][0]["processDefinition"]["processDefinitionKey"]
     keys = [start(v2, businessId=str(n))["processInstanceKey"] for n in range(3)]
@@ -193,6 +194,7 @@ def test_variables(alias, v2):
     v2.refused(400, "INVALID_ARGUMENT", "variables")
 
 
+@pytest.mark.gate
 def test_a_user_task(alias, v2):
     deploy(chain(APPROVE))
     instance = start(v2, businessId="4711")["processInstanceKey"]
@@ -217,6 +219,7 @@ def test_a_user_task(alias, v2):
         v2.refused(404, "NOT_FOUND", "user task")
 
 
+@pytest.mark.gate
 def test_suspension_and_resumption(alias, v2):
     deploy(chain(APPROVE))
     key, other = (start(v2)["processInstanceKey"] for _ in range(2))
@@ -249,6 +252,7 @@ def test_suspension_and_resumption(alias, v2):
     v2.refused(404, "NOT_FOUND")
 
 
+@pytest.mark.gate
 def test_a_modification(alias, v2):
     deploy(chain(APPROVE, PAY))
     key = start(v2)["processInstanceKey"]
@@ -333,6 +337,7 @@ def test_a_signal(alias, v2):
     assert not EventSubscription.objects.using(alias).exists()
 
 
+@pytest.mark.gate
 def test_an_incident(alias, v2):
     deploy()
     key = start(v2)["processInstanceKey"]
@@ -351,6 +356,7 @@ def test_an_incident(alias, v2):
     assert again["processInstanceKey"] == key
 
 
+@pytest.mark.gate
 def test_an_incident_without_a_worker(alias, v2):
     """Its incident has no key until somebody looks for it."""
     flow = b'targetRef="e"><conditionExpression>=amount &gt; 1</conditionExpression></sequenceFlow>'

@@ -68,6 +68,7 @@ def test_a_wrong_time_to_live_is_refused(alias, text):
         with_child(alias, f'camunda:historyTimeToLive="{text}"')
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 @pytest.mark.every_database
 def test_hierarchies_are_deleted_when_their_time_has_come(alias, settings, now, monkeypatch):
@@ -95,6 +96,7 @@ def test_hierarchies_are_deleted_when_their_time_has_come(alias, settings, now, 
     assert not activities.exists()
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 def test_a_cleanup_that_stops_on_its_way_is_finished_by_the_next(alias, settings, now):
     settings.JOBEXEC = {**settings.JOBEXEC, "HISTORY_CLEANUP_BATCH_SIZE": 1}

@@ -136,6 +136,7 @@ def test_several_processes_and_later_versions(alias):
     assert (found.priority, found.overriding_priority) == (3, 50)
 
 
+@pytest.mark.gate
 def test_operators_suspend_and_override_one_activity(alias):
     deploy(("p.bpmn", file()), using=alias)
     operations.override_priority("p#task#continue", 50, using=alias)
@@ -149,6 +150,7 @@ def test_operators_suspend_and_override_one_activity(alias):
     assert len(executor.run_until_empty()) == 3, "both instances, and then the body"
 
 
+@pytest.mark.gate
 def test_what_follows_a_worker_belongs_to_the_same_definition(alias):
     deploy(("p.bpmn", file()), using=alias)
     start("p", using=alias)

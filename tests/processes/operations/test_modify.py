@@ -64,6 +64,7 @@ def elements(alias, instance):
     return sorted(rows.values_list("element_id", flat=True))
 
 
+@pytest.mark.gate
 @pytest.mark.every_database
 def test_around_an_activity_that_fails(alias, order, run_jobs):
     run_jobs()
@@ -112,6 +113,7 @@ def test_nothing_is_left_or_it_is_over(alias, order):
         modify(order, using=alias).start_before("pay").execute()
 
 
+@pytest.mark.gate
 def test_a_suspended_instance_can_be_modified_and_stays_suspended(alias, order, run_jobs):
     suspend(order, using=alias)
     modify(order, using=alias).cancel("pay").start_before("pay").execute()
@@ -121,6 +123,7 @@ def test_a_suspended_instance_can_be_modified_and_stays_suspended(alias, order, 
     assert DONE == ["pay"]
 
 
+@pytest.mark.gate
 @pytest.mark.every_database
 def test_restart_before_an_activity(alias, order):
     with pytest.raises(InstanceRunning):
@@ -174,6 +177,7 @@ def test_a_flow_from_a_step(alias, run_jobs):
     assert DONE[3:] == ["charge"]
 
 
+@pytest.mark.gate
 def test_what_failed_is_done_again(alias, order, run_jobs):
     other = start("p", using=alias)
     run_jobs()
@@ -186,6 +190,7 @@ def test_what_failed_is_done_again(alias, order, run_jobs):
         set_retries(order, -1, using=alias)
 
 
+@pytest.mark.gate
 def test_they_are_in_the_audit_log(alias, order):
     with acting(Operator(OperatorType.USER, "anna")):
         modify(order, using=alias).cancel("pay").start_before("ship").execute("no bank")

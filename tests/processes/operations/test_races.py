@@ -77,6 +77,7 @@ ACTS = [
 ]
 
 
+@pytest.mark.gate
 def test_no_deadlock_and_all_rows_fit_together(alias, settings):
     settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"HISTORY_TIME_TO_LIVE": 0}}
     deploy(("p.bpmn", process(MODEL)), using=alias)
@@ -122,6 +123,7 @@ CALLER = (
 )
 
 
+@pytest.mark.gate
 def test_a_called_instance_ends_while_its_caller_is_suspended(alias):
     """Whoever comes first, nothing is lost: the caller has gone on before, or waits with a job that is held."""
     deploy(("p.bpmn", definitions(CALLER)), using=alias)

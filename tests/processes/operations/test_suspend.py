@@ -104,6 +104,7 @@ def test_nothing_is_started_of_a_process_that_is_suspended(alias, order, way):
     start("caller", using=alias)
 
 
+@pytest.mark.gate
 def test_nor_by_a_message_or_a_signal(alias, order, run_jobs):
     suspend("other", using=alias)
     with pytest.raises(Suspended):
@@ -116,6 +117,7 @@ def test_nor_by_a_message_or_a_signal(alias, order, run_jobs):
     assert ProcessInstance.objects.using(alias).filter(definition_key="other").count() == 1
 
 
+@pytest.mark.gate
 def test_an_instance_alone(alias, order):
     other = start("order", using=alias)
     suspend(order, using=alias)

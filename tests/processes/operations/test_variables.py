@@ -189,6 +189,7 @@ def test_sensitive_variables_are_not_kept_when_the_process_is_over(alias, approv
     assert ProcessInstance.objects.using(alias).get().final_variables == {"customer_iban": HIDDEN, "amount": 5}
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 @pytest.mark.every_database
 @pytest.mark.databases("postgresql", "mariadb")

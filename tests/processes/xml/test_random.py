@@ -52,6 +52,7 @@ def change_text(element, name, value):
 DAMAGES = [remove, repeat, wrap, rename, change_attribute, remove_attributes, change_text]
 
 
+@pytest.mark.gate
 @given(
     st.sampled_from(sorted(TREES)),
     st.lists(

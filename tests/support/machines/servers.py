@@ -42,12 +42,12 @@ class Server:
         """End it: gracefully, or at once like a power failure."""
         assert self.process is not None
         self.process.send_signal(self.ways[how])
-        self.process.wait(60)
+        self.process.wait(180)
 
     def close(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
-            self.process.wait(60)
+            self.process.wait(180)
 
     def _run(self, command: list[str], log: Path, user: str | None = None) -> None:
         with log.open("ab") as file:

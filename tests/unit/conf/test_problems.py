@@ -239,6 +239,7 @@ values = st.recursive(
 keys = st.sampled_from([*GLOBAL, *PER_ENGINE, "ENGINES"]) | st.text(max_size=5)
 
 
+@pytest.mark.gate
 @settings(deadline=None)  # a busy machine is no failure
 @given(st.dictionaries(keys, values, max_size=6))
 def test_no_value_whatever_makes_the_validation_fail(raw):

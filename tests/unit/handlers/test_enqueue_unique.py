@@ -88,6 +88,7 @@ def test_defaults_that_are_no_json_are_left_out():
     assert key(lambda a, b=one: None, 1) == key(lambda a, b=other: None, 1)
 
 
+@pytest.mark.gate
 def test_arguments_too_deep_are_refused(alias):
     handler = job(name="deep", unique=True)(lambda value: None)
     value = []

@@ -198,6 +198,7 @@ def test_the_definition():
     assert handler.retry_plan == RetryPlan.parse("R5/PT1M")
 
 
+@pytest.mark.gate
 def test_decorating_works_before_django_is_set_up():
     code = (
         "from jobexec import job\n"

@@ -14,6 +14,7 @@ moments = st.integers(-(10**9), 10**9).map(lambda ms: NOW + timedelta(millisecon
 jobs = st.lists(st.tuples(moments, st.integers(-100, 100)), min_size=2, max_size=8)
 
 
+@pytest.mark.gate
 @given(jobs=jobs, interval=st.integers(1, 10**7), later=st.integers(0, 10**10))
 @settings(max_examples=100, deadline=None)
 def test_orders_as_priority_plus_waiting_time_at_every_moment(jobs, interval, later):

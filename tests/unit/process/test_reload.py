@@ -49,6 +49,7 @@ def test_what_is_loaded_is_watched_wherever_it_is(app):
     assert Path(reload.__file__).resolve() in set(source_files())
 
 
+@pytest.mark.gate
 def test_installed_apps_are_watched_only_as_far_as_they_are_loaded(app, monkeypatch):
     installed = app.parent / "site-packages"
     installed.mkdir()

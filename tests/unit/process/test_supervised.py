@@ -45,7 +45,7 @@ def make():
     yield child
     for child in made:
         child.leave()
-        child.wait(60)
+        child.wait(180)
 
 
 def died(child):
@@ -205,6 +205,7 @@ def test_nonsense_from_a_child_is_not_heard(make, clock):
     assert child.state == "serving"
 
 
+@pytest.mark.gate
 def test_the_end_of_each_is_seen_while_others_drain(make):
     report = REPORT.replace('"it is old"', "None")
     slow = make(f"{report}{WAIT} end.send(b'{{\"draining\": true}}'); end.recv(99)")

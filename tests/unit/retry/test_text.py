@@ -39,6 +39,7 @@ def test_a_list_round_trips(intervals):
     assert hash(again) == hash(plan)
 
 
+@pytest.mark.gate
 @settings(deadline=None)  # a busy machine is no failure
 @given(
     attempts,
@@ -124,6 +125,7 @@ def test_a_bad_plan_is_named_and_says_what_was_expected(bad, message):
     assert "R5/PT5M" in str(raised.value)
 
 
+@pytest.mark.gate
 @settings(deadline=None)  # a busy machine is no failure
 @given(st.text(max_size=40) | st.from_regex(r"R?[0-9]{0,3}/?P?[0-9TMHSDY.,*~/-]{0,20}", fullmatch=True))
 def test_any_text_is_a_plan_or_an_invalid_plan(text):

@@ -129,6 +129,7 @@ def test_the_tests_that_are_named_exist():
     assert {f"{path}::{name}" for path, name in named if name not in cases_of(path)} == set()
 
 
+@pytest.mark.gate
 def test_each_row_names_the_tiers_of_its_tests():
     """`python -m tests.support.suite.conformance` writes them."""
     expected = [(answer, tiers_of(TEST.findall(answer))) for answer, _ in IN_TIERS]

@@ -1,0 +1,97 @@
+"""`python -m demo_project.benchmarks.compare`: two commits side by side. No figure of a machine is judged here."""
+
+import subprocess
+import sys
+
+import pytest
+
+from demo_project.benchmarks import compare
+
+ROOT = compare.ROOT
+
+pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout of git")
+
+
+def report(ours, raw=100.0, unit="jobs/s", cpu=10.0, server=5.0):
+    """What `jobbench --json` prints, as far as it is read."""
+    runs = {
+        "ours": {
+            "cpu_us_per_job": {"median": cpu},
+            "server_cpu_us_per_job": {"median": server} if server is not None else None,
+        }
+    }
+    return {"ours": ours, "raw": raw, "ratio": ours / raw, "details": {"unit": unit, "runs": runs}}
+
+
+def test_a_lower_rate_and_a_longer_time_cost_more():
+    assert compare.costs(report(50), report(40)) == pytest.approx({"time": 1.25, "beside raw": 1.25, "CPU": 1.0})
+    slower = compare.costs(report(2, unit="ms"), report(3, unit="ms"))
+    assert slower == pytest.approx({"time": 1.5, "beside raw": 1.5, "CPU": 1.0})
+
+
+def test_the_processor_of_the_server_counts_where_it_is_known():
+    assert compare.costs(report(50), report(50, cpu=15, server=15))["CPU"] == pytest.approx(2.0)
+    assert compare.costs(report(50, server=None), report(50, cpu=20, server=None))["CPU"] == pytest.approx(2.0)
+    assert "CPU" not in compare.costs(report(50, cpu=0, server=None), report(50))
+
+
+@pytest.mark.parametrize(
+    ("times", "lost"),
+    [
+        ([1.2, 1.2, 1.2, 1.2], True),
+        ([1.11, 1.06, 1.2, 1.3], True),
+        ([1.09, 1.08, 1.07, 1.09], False),  # a little
+        ([1.0, 1.0, 3.0, 3.0, 3.0], False),  # in too few pairs
+        ([0.5, 0.6, 0.7, 9.0], False),
+    ],
+)
+def test_a_case_has_lost_in_the_median_and_in_most_pairs(times, lost):
+    assert compare.has_lost([{"time": each} for each in times], limit=0.1) is lost
+    assert compare.has_lost([{"time": 1.0, "CPU": each} for each in times], limit=0.1) is lost
+    assert not compare.has_lost([{"time": 1.0, "beside raw": each} for each in times], limit=0.1), "raw is noise, too"
+
+
+def test_the_table():
+    pairs = [{"time": 1.3, "CPU": 1.0}, {"time": 1.2, "CPU": 0.9}, {"time": 1.5, "CPU": 1.1}]
+    assert list(compare.lines_of("drain", pairs, 0.1)) == [
+        "drain         time            1.30    1.20    1.50  lost",
+        "              CPU             1.00    0.90    1.10",
+    ]
+
+
+def call(*arguments):
+    command = [sys.executable, "-m", "demo_project.benchmarks.compare", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["no-such-commit"], "no-such-commit"),
+        (["HEAD", "drain", "--pairs", "0"], "argument --pairs: expected a number of at least 1, got '0'"),
+        ([], "BASE"),
+    ],
+)
+@pytest.mark.gate
+def test_what_is_wrong_is_said(arguments, told):
+    ended = call(*arguments)
+    assert ended.returncode == 2
+    assert told in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.slow
+def test_a_commit_beside_this_checkout():
+    ended = call("HEAD", "enqueue", "--pairs", "1", "--limit", "99", "--server", "sqlite", "--", "--jobs", "20")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    head, columns, *rows = ended.stdout.splitlines()
+    assert head.startswith("1 pairs, this checkout to HEAD")
+    assert columns.split() == ["case", "figure", "median", "min", "max"]
+    assert [row.split()[0] for row in rows] == ["enqueue", "beside", "CPU"]
+
+
+@pytest.mark.slow
+def test_an_error_of_a_case_is_told_and_nothing_is_left():
+    ended = call("HEAD", "no-such-case", "--server", "sqlite")
+    assert ended.returncode == 2
+    assert "invalid choice: 'no-such-case'" in ended.stderr
