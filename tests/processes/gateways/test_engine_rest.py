@@ -234,6 +234,7 @@ def test_messages(alias, rest):
     assert {three, four} < {each["id"] for each in rest.get("/history/process-instance", completed="true")[1]}
 
 
+@pytest.mark.gate
 def test_a_message_for_the_one_of_two_that_match_with_a_business_key(alias, rest):
     deployed(AWAIT, before=MESSAGE)
     keys = {"order": {"value": 17}}
@@ -250,6 +251,7 @@ def test_a_message_for_the_one_of_two_that_match_with_a_business_key(alias, rest
     assert rest.post("/message", messageName="paid", correlationKeys=keys, all=True)[0] == 400
 
 
+@pytest.mark.gate
 def test_a_message_for_several_reaches_all_or_none(alias, rest):
     deployed(AWAIT, before=MESSAGE)
     keys = {"order": {"value": 17}}

@@ -150,6 +150,7 @@ def test_a_client_gets_the_jobs_of_its_tenants(door, started, tenants):
     assert client.fetch() == {jobs[tenant][0] for tenant in theirs - named}
 
 
+@pytest.mark.gate
 @CLIENTS
 def test_a_client_ends_the_jobs_of_its_tenants(served, door, started, tenants):
     """Those of others are not there, also if it knows their keys and the name of the worker that has them."""
