@@ -7,7 +7,7 @@ from django.db import connections
 
 from jobexec.exceptions import DuplicateHandler, InvalidJob
 from jobexec.handlers.context import current_job
-from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, JobDefinition, TimerJob
+from jobexec.models import BlockedJob, DeadLetterJob, ExternalWorkerJob, Incident, Job, JobDefinition, TimerJob
 from jobexec.operations import requeue
 from jobexec.operations.external.settle import complete_external_job
 from jobexec.operations.external.throw_error import throw_external_error
@@ -236,6 +236,15 @@ def test_a_service_task_outside_may_be_a_coroutine_and_have_a_result_variable(al
     assert row.final_variables == {"answer": {"receipt": "4711"}}
 
 
+def test_the_limit_of_a_tenant_holds_for_a_service_task_outside(alias, run_jobs, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": {"tenant:acme": {"limit": 1}}}
+    deploy(("order.bpmn", xml(outside(), before=TOO_MUCH)), tenant_id="acme", using=alias)
+    start("order", variables={"amount": 5}, tenant_id="acme", using=alias)
+    assert BlockedJob.objects.using(alias).get().resource == "tenant:acme"
+    run_jobs()
+    assert len(DONE) == 1
+
+
 @service_task("tests.bpmn.apart", aliases=["org.acme.Apart"], transaction=False, timeout="PT30S")
 def apart(context):
     DONE.append((context.element_id, current_job().work.timeout, connections[context.job.using].in_atomic_block))
@@ -316,6 +325,28 @@ def test_an_external_worker_carries_the_process_on(alias, run_jobs):
     assert state(alias, instance) == "completed"
     assert final(alias, instance) == {"amount": 5, "receipt": "r1"}
     assert_nothing_is_left(alias)
+
+
+@pytest.mark.parametrize("throws", [False, True], ids=["it completes its job", "it throws an error"])
+def test_the_limit_of_a_tenant_holds_back_the_jobs_of_workers_but_not_their_processes(
+    alias, run_jobs, settings, throws
+):
+    settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": {"tenant:*": {"limit": 1}}}
+    deploy(("order.bpmn", xml(EXTERNAL)), tenant_id="acme", using=alias)
+    for _ in range(2):
+        start("order", tenant_id="acme", using=alias)
+    run_jobs()
+    job = ExternalWorkerJob.objects.using(alias).get()
+    assert BlockedJob.objects.using(alias).get().resource == job.resource == "tenant:acme"
+    if throws:
+        throw_external_error(alias, job.job_key, code="NO_MONEY")
+    else:
+        complete_external_job(alias, job.job_key, {})
+    assert Job.objects.using(alias).get(pk=job.pk).resource is None
+    run_jobs()
+    row = ProcessInstance.objects.using(alias).get(pk=job.process_instance_id)
+    assert (row.state, Incident.objects.using(alias).count()) == (("active", 1) if throws else ("completed", 0))
+    assert ExternalWorkerJob.objects.using(alias).exclude(pk=job.pk).get().tenant_id == "acme"
 
 
 def test_what_a_worker_did_not_send_is_not_written_back(alias, run_jobs):
@@ -452,6 +483,25 @@ def test_listeners_are_called(alias):
     )
     start("order", using=alias)
     assert DONE == ["start a", "end a"]
+
+
+@listener("tests.bpmn.protest")
+def protest(context):
+    raise BpmnError("TOO_MUCH")
+
+
+@pytest.mark.transactional
+@pytest.mark.parametrize("amount", [5, 10], ids=["it returns", "it throws"])
+def test_a_function_outside_does_not_run_again_for_an_error_of_a_listener_of_the_process(alias, run_jobs, amount):
+    """Nothing catches it, as in Camunda, although the task has an event that does catch such errors."""
+    extensions = '<camunda:executionListener event="end" delegateExpression="${tests.bpmn.protest}"/>'
+    deployed(alias, f"<extensionElements>{extensions}</extensionElements>{outside()}", before=TOO_MUCH)
+    instance = start("order", variables={"amount": amount}, using=alias)
+    run_jobs()
+    assert len(DONE) == 1
+    assert state(alias, instance) == "active"
+    told = "It has run, but the process cannot continue after it: UncaughtError: order: Nothing catches"
+    assert told in Incident.objects.using(alias).get().message
 
 
 def test_a_file_that_did_not_change_makes_no_version(alias):

@@ -7,10 +7,18 @@ from django.core.management import CommandError, call_command
 
 from jobexec.handlers.batch import get_batch
 from jobexec.models import AuditLog, Batch, Suspension
+from jobexec.processes.engine.exceptions import BpmnError
+from jobexec.processes.handlers.registry import listener
 from jobexec.processes.models import Execution, ProcessInstance
 from jobexec.processes.operations import many
 
 pytest.importorskip("lxml")
+
+
+@listener("tests.command.protest")
+def protest(context):
+    raise BpmnError("TOO_MUCH")
+
 
 FILE = """<?xml version="1.0"?>
 <definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" targetNamespace="tests">
@@ -92,6 +100,16 @@ def test_a_key_that_looks_like_the_beginning_of_an_id_is_a_key(alias, command, f
     command("deploy", str(file))
     assert command("suspend", "facade").startswith("Suspended")
     assert Suspension.objects.using(alias).get().value.startswith("facade")
+
+
+def test_an_error_that_nothing_catches(alias, command, file):
+    extensions = '<camunda:executionListener event="start" delegateExpression="${tests.command.protest}"/>'
+    begin = '<startEvent id="s"/>'
+    content = FILE.replace(begin, f"<extensionElements>{extensions}</extensionElements>{begin}")
+    file.write_text(content.replace("<definitions", '<definitions xmlns:camunda="http://camunda.org/schema/1.0/bpmn"'))
+    command("deploy", str(file))
+    with pytest.raises(CommandError, match="approval: Nothing catches the error TOO_MUCH of a listener"):
+        command("start", "approval")
 
 
 def test_what_is_wrong(alias, command, file, tmp_path):

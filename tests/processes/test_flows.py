@@ -216,6 +216,15 @@ class TestResources:
         run_jobs()
         assert sorted(CALLS) == ["a", "b"]
 
+    def test_that_of_its_tenant_does_not_hold_back_what_follows_the_items(self, alias, run_jobs, monkeypatch):
+        monkeypatch.setattr(compiling, "BATCH_FROM", 1)
+        flow = Flow("tenants", tenant_id="acme")
+        flow.map(of_customer, "item", item, over=["17", "18"], name="items")
+        instance = started(alias, flow)
+        hold_resource("tenant:acme", using=alias)
+        run_jobs()
+        assert (CALLS, state(alias, instance)) == (["item", "item"], "completed")
+
     def test_one_that_cannot_be_used_is_named_with_its_step(self, alias, run_jobs, settings):
         flow = Flow("wrong resource")
         first = flow.step(note.using(retries="R1/PT0S"), "first")

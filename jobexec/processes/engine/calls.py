@@ -39,7 +39,7 @@ def begin(moves: Moves, token: Token, node: Node) -> None:
     pass_on(moves, call.inputs, token, instance, local=True)
     try:
         start(moves, instance, _plain_start(moves.process(instance), node))
-    except BpmnError:  # of a listener: it has not begun
+    except BpmnError:  # of an expression of an event sub-process: it has not begun
         end_instance(moves, instance, InstanceState.CANCELLED)
         token.called = None
         raise
@@ -70,9 +70,8 @@ def start(moves: Moves, instance: Instance, event: Node) -> None:
 
 def open_instance(moves: Moves, instance: Instance) -> None:
     """An instance begins, wherever its first token will stand."""
-    process = moves.process(instance)
     arm_event_sub_processes(moves, instance, None)
-    moves.call_listeners(When.START, process.listeners, instance, process)
+    moves.notify_process(When.START, instance)
 
 
 def give_back(moves: Moves, token: Token, node: Node) -> None:

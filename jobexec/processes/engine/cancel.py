@@ -68,12 +68,11 @@ def end_instance(
 def _close(
     moves: Moves, instance: Instance, state: InstanceState, element: str | None = None, reason: str | None = None
 ) -> None:
-    process = moves.process(instance)
-    moves.call_listeners(When.END, process.listeners, instance, process, state is InstanceState.CANCELLED)
+    moves.notify_process(When.END, instance, state is InstanceState.CANCELLED)
     instance.state, instance.end_element, instance.reason = state, element, reason
     instance.ended_at = moves.now
     instance.final_variables = dict(moves.rows.variables.get(instance.id, {}))
-    moves.rows.disarm(instance, stored=bool(starts_by_event(process, None)))
+    moves.rows.disarm(instance, stored=bool(starts_by_event(moves.process(instance), None)))
     moves.rows.touch(instance)
 
 

@@ -39,7 +39,8 @@ class TooDeep(StepError):
 
 
 class UncaughtError(StepError):
-    """Nothing catches the error that a user's task ended with."""
+    """Nothing catches a business error, and no token waits where it was thrown: it ended a user's task, for example, or
+    comes from a listener of a whole process."""
 
 
 class NoCondition(StepError):

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ..definition import Expression, Flow, JobOptions, Listener, Node, Process, Value, When
 from .environment import Environment, Notice, Scope
-from .exceptions import BpmnError, NoCondition, TooManyMoves
+from .exceptions import BpmnError, NoCondition, TooManyMoves, UncaughtError
 from .rows import ActivityInstance, ActivityState, Incident, Instance, Job, JobKind, State, Token
 from .tokens import Place, Tokens
 
@@ -150,6 +150,14 @@ class Moves:
 
     def notify(self, when: When, token: Token, node: Node, cancelled: bool = False) -> None:
         self.call_listeners(when, node.listeners, token, node, cancelled)
+
+    def notify_process(self, when: When, instance: Instance, cancelled: bool = False) -> None:
+        """What a listener of a whole process throws is caught nowhere, also if it was called (Camunda)."""
+        process = self.process(instance)
+        try:
+            self.call_listeners(when, process.listeners, instance, process, cancelled)
+        except BpmnError as error:
+            raise UncaughtError(process.key, f"Nothing catches the error {error} of a listener.") from error
 
     def call_listeners(
         self, when: When, listeners: tuple[Listener, ...], place: Place, element: Any, cancelled: bool = False

@@ -10,7 +10,7 @@ from ..definition import Kind
 from . import arrivals, calls, cancel, compensation, errors, joins, modify, tasks, triggers
 from .environment import Environment
 from .events import starts_by_event
-from .exceptions import BpmnError, NoStart
+from .exceptions import BpmnError, NoStart, UncaughtError
 from .inputs import (
     Cancelled,
     Completed,
@@ -33,7 +33,8 @@ from .tokens import Changes, Place, Tokens
 def step(rows: Tokens, event: Input, environment: Environment) -> Changes:
     """Move the tokens of a hierarchy as an event says, and return what changed.
 
-    Raises StepError, and whatever an expression, a handler or a listener raises; the rows are then of no use any more.
+    Raises StepError, and whatever an expression, a handler or a listener raises, except BpmnError; the rows are then
+    of no use any more.
     """
     return step_with_all(rows, [event], environment)
 
@@ -43,18 +44,28 @@ def step_with_all(rows: Tokens, events: Iterable[Input], environment: Environmen
 
     Inclusive joins are asked once, after the last event.
     """
-    moves, accepted = Moves(rows, environment), False
+    moves = Moves(rows, environment)
+    try:
+        if not _occur(moves, events):
+            return Changes(accepted=False)
+        while joins.settle(moves):
+            _run(moves)
+    except BpmnError as error:  # thrown where no token waits for an operator: by a modification, for example
+        root = next(row for row in rows.instances.values() if row.parent is None)
+        raise UncaughtError(moves.process(root).key, f"Nothing catches the error {error}.") from error
+    return rows.collect()
+
+
+def _occur(moves: Moves, events: Iterable[Input]) -> bool:
+    """Whether one of the events is accepted."""
+    accepted = False
     for event in events:
         begin: Callable[[Moves, Any], bool] = _BEGIN[type(event)]
         if begin(moves, event):
             accepted = True
             moves.start_counting()
             _run(moves)
-    if not accepted:
-        return Changes(accepted=False)
-    while joins.settle(moves):
-        _run(moves)
-    return rows.collect()
+    return accepted
 
 
 def _run(moves: Moves) -> None:
@@ -78,7 +89,7 @@ def _do(moves: Moves, what: Do, place: Place, argument: Any) -> None:
             _WITH_TOKEN[what](moves, place)
     except BpmnError as error:
         if not isinstance(place, Token) or not place.alive:
-            raise  # a listener of the whole process: nothing is left that could catch it
+            raise  # nothing is left that could catch it
         errors.throw_error(moves, place, error, what)
 
 

@@ -12,7 +12,7 @@ def use() -> None:
     from jobexec.gateways import added
 
     from ..definition import InvalidProcess
-    from ..engine.exceptions import BpmnError, StepError
+    from ..engine.exceptions import StepError
     from ..exceptions import InstanceBusy, InstanceOver, MismatchingMessage, Suspended, TaskOver, UnknownProcess
     from ..store.flush import ENDED
     from . import found
@@ -34,7 +34,6 @@ def use() -> None:
             Suspended: "INVALID_STATE",
             InstanceBusy: "RESOURCE_EXHAUSTED",
             StepError: "INVALID_STATE",
-            BpmnError: "INVALID_STATE",
             found.WasCancelled: "INVALID_STATE",
         }
     )

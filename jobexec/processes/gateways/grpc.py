@@ -19,7 +19,7 @@ from jobexec.gateways.grpc.service import Call
 from jobexec.operations.audit import acting
 from jobexec.operations.external.types import Caller
 
-from ..engine.exceptions import StepError
+from ..engine.exceptions import BadChange
 from ..engine.inputs import Change
 from ..models import ProcessDefinition, ProcessInstance
 from ..operations.deploy import Deployed
@@ -199,11 +199,11 @@ def _instructions(request: pb.ModifyProcessInstanceRequest) -> dict[str, Any]:
 
 
 def _modify(using: str, key: int, given: Mapping[str, Any], caller: Caller) -> None:
-    """An instruction that does not fit is an invalid argument, as in Zeebe."""
+    """An instruction that does not fit is an invalid argument, as in Zeebe; not so what the process does then."""
     row = found.instance(using, caller, key)
     try:
         verbs.modify(using, row, commands_of(using, caller, row, given))
-    except (found.NotFound, StepError) as error:
+    except (found.NotFound, BadChange) as error:
         raise BadRequest(str(error)) from error
 
 

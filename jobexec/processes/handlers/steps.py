@@ -72,7 +72,7 @@ class StepFunction:
             result = self.function.execute(context, arguments)
         except BpmnError as error:
             thrown = ErrorThrown(token.id, token.activity, error.code, error.message, error.variables)
-            proceed(context.using, token.root, thrown)
+            _take_outcome(context.using, token.root, thrown)
             return None
         except Exception as error:
             if is_last(context, error) and (fails(context, token, error) or _waiting(context) is None):
@@ -84,13 +84,14 @@ class StepFunction:
             traceparent = tracing.current() if tracing.AVAILABLE else ""
             context.shared_end = SharedEnd(proceed_together, End(token.root, done, traceparent))
         else:
-            _take_result(context.using, token.root, done)
+            _take_outcome(context.using, token.root, done)
         return None
 
 
-def _take_result(using: str, root: UUID, done: JobDone) -> None:
+def _take_outcome(using: str, root: UUID, outcome: JobDone | ErrorThrown) -> None:
+    """The step that follows a function. What is wrong with it is no reason to run the function again."""
     try:
-        proceed(using, root, done)
+        proceed(using, root, outcome)
     except results.NOT_KEPT as error:
         raise results.not_kept(error) from error
     except Exception as error:

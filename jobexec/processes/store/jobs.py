@@ -137,7 +137,7 @@ class JobWriter:
         columns = self._traced(job.id, columns)
         kwargs = {"root": str(self.origin.root_id), "token": str(job.owner)}
         activity = {"activity": str(job.activity)}
-        options = {"atomic": True, "job_definition_id": columns["job_definition_id"]}
+        options = {"atomic": True, "job_definition_id": columns["job_definition_id"], "resource": None}
         configuration = {
             "variables": payload["variables"],
             "element_id": job.element,
@@ -155,7 +155,7 @@ class JobWriter:
         kwargs = {"root": str(self.origin.root_id), "token": str(job.owner)}
         given = columns_of(self.origin, job.instance, job.owner, job.element, self._definition(job), job.kind)
         given = {name: given[name] for name in ("process_instance_id", "tenant_id") if given[name]}
-        given |= {"database": self.using, "encrypted": False}  # its arguments are ids
+        given |= {"database": self.using, "encrypted": False, "resource": None}  # its arguments are ids
         calls = {"on_success": GATHERED, "on_failure": NOT_GATHERED}
         arguments = {
             when: registered(name).using(**given).s(**kwargs).stored(when, self.using)  # type: ignore[union-attr]
@@ -223,10 +223,12 @@ class JobWriter:
         due = ""
         if job.timer is not None:
             columns["due_date"], due = first(job.element, job.timer, self.now)
-        if job.kind not in _HANDLERS and registered(job.payload["handler"]) is not None:  # a step of a flow
-            columns |= self._call(job, job.payload["arguments"])
-        else:
+        if job.kind in _HANDLERS:
             columns["handler_configuration"] = self._configuration(job, due)
+        elif registered(job.payload["handler"]) is None:  # a service task outside
+            columns |= self._call(job, self._configuration(job, due))
+        else:  # a step of a flow
+            columns |= self._call(job, job.payload["arguments"])
         return self._traced(job.id, columns)
 
     def _call(self, job: rows.Job, call: Mapping[str, Any]) -> dict[str, Any]:

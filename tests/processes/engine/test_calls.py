@@ -1,11 +1,10 @@
 """Call activities: instances in one hierarchy, and what is passed on."""
 
-import dataclasses
-
 import pytest
 
 from jobexec.processes.definition import Listener, When
-from jobexec.processes.engine.inputs import Retried
+from jobexec.processes.engine.exceptions import UncaughtError
+from jobexec.processes.engine.inputs import Completed, Retried
 from jobexec.processes.engine.rows import InstanceState, State
 from tests.processes.support.notation import model
 from tests.processes.support.scenarios import Scenario, scenarios
@@ -252,16 +251,53 @@ def test_a_process_without_a_plain_start_cannot_be_called():
     assert not world.instances
 
 
-def test_an_error_of_a_listener_to_the_start_of_what_is_called():
-    """The instance that was about to begin has not: it is over, and the retry calls another one."""
-    child = dataclasses.replace(
-        model("start -> a -> end", "child"), listeners=(Listener(When.START, handler="error:E1"),)
+CATCHES = """
+    start -> c -> end
+    c = call child in:=
+    caught = boundary c error E1
+    caught -> b -> end
+"""
+
+
+def called(when: When) -> World:
+    """A listener of the called process throws an error, which could be caught there, and by the caller."""
+    child = model(
+        "start -> a -> end\nh: hs -> x -> he\nh = eventsub\nhs = start error E1\nhe = end",
+        "child",
+        listeners=(Listener(when, handler="error:E1"),),
     )
-    world = World(model("start -> c -> end\n c = call child"), child)
+    return World(model(CATCHES), child)
+
+
+def test_an_error_of_a_listener_to_the_end_of_what_is_called():
+    """As in Camunda, nothing catches it: the step fails, and can be made again."""
+    world = called(When.END)
     root = world.start()
+    _, token = world.tokens.values()
+    with pytest.raises(UncaughtError, match="child: Nothing catches the error E1 of a listener"):
+        world.do(Completed(token.id, token.activity), root)
+    assert [row.element for row in world.tokens.values()] == ["c", "a"]
+    assert [row.state for row in world.instances.values()] == [InstanceState.ACTIVE] * 2
+    world.notify = lambda notice: None
+    world.do(Completed(token.id, token.activity), root)
+    assert [row.state for row in world.instances.values()] == [InstanceState.COMPLETED] * 2
+
+
+def test_an_error_of_a_listener_to_the_start_of_what_is_called():
+    world = called(When.START)
+    with pytest.raises(UncaughtError, match="child: Nothing catches the error E1 of a listener"):
+        world.start()
+    assert not world.instances
+
+
+def test_an_error_at_the_start_of_what_is_called():
+    """The instance that was about to begin has not: it is over, and the retry calls another one."""
+    child = model("start -> a -> end\nh: hs -> x\nh = eventsub\nhs = start message '$error E2 if bad'", "child")
+    world = World(model(CATCHES), child)
+    root = world.start(bad=True)
     (token,) = world.tokens.values()
     assert (token.element, token.state, token.called) == ("c", State.FAILED, None)
     assert [row.state for row in world.instances.values()] == [InstanceState.ACTIVE, InstanceState.CANCELLED]
-    world.notify = lambda notice: None
+    world.variables[root]["bad"] = False
     world.do(Retried(token.id), root)
     assert [row.element for row in world.tokens.values()] == ["c", "a"]

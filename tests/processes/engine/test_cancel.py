@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from jobexec.processes.definition import Listener, When
-from jobexec.processes.engine.exceptions import BpmnError
+from jobexec.processes.engine.exceptions import UncaughtError
 from jobexec.processes.engine.inputs import (
     Cancelled,
     Completed,
@@ -206,12 +206,12 @@ def test_a_timer_that_was_disarmed_does_not_start_an_event_sub_process(keep):
     assert sorted(token.element for token in world.tokens.values()) == ["b", "h"]
 
 
-def test_an_error_of_a_listener_of_the_whole_process_reaches_the_caller():
+def test_an_error_of_a_listener_of_the_whole_process_is_not_caught():
     listener = Listener(When.END, handler="error:E1")
     world = World(model("start -> a -> end", listeners=(listener,)))
     root = world.start()
     (token,) = world.tokens.values()
-    with pytest.raises(BpmnError, match="E1"):
+    with pytest.raises(UncaughtError, match="process: Nothing catches the error E1 of a listener"):
         world.do(Completed(token.id, token.activity), root)
     assert world.running(root)
 

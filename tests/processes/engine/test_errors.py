@@ -324,6 +324,17 @@ a user throws what nobody catches: nothing has happened
     error a E1 => UncaughtError a
     tasks => a:None
 
+an end event throws, and so does its listener: nothing has happened
+    start -> a -> sub -> end
+    sub: s -> bad
+    bad = end error E1 on:end=error:E2
+    caught = boundary sub error
+    caught -> b -> end
+    ---
+    start => a
+    complete a => UncaughtError process
+    tasks => a:None
+
 an end event throws what nobody catches
     start -> f+ -> a, b
     a -> bad

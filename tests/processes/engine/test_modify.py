@@ -64,6 +64,17 @@ nothing is left
     modify cancel:a => cancelled
     history => start a!
 
+an error of a listener to the start of a scope that is begun for it: nothing has happened
+    start -> a -> sub -> end
+    sub = sub on:start=error:E1
+    sub: s -> b -> e
+    caught = boundary sub error E1
+    caught -> c -> end
+    ---
+    start => a
+    modify cancel:a before:b => UncaughtError process
+    tasks => a:None
+
 what does not stand there, and what there is not
     start -> a -> b -> end
     ---

@@ -235,6 +235,33 @@ def test_messages(alias, rest):
 
 
 @pytest.mark.gate
+def test_a_message_for_the_one_of_two_that_match_with_a_business_key(alias, rest):
+    deployed(AWAIT, before=MESSAGE)
+    keys = {"order": {"value": 17}}
+    one, two, three = (started(rest, businessKey=key, variables=keys)["id"] for key in ("1", "2", "3"))
+    refused = rest.post("/message", messageName="paid", correlationKeys=keys)
+    assert (refused[0], "3 do" in refused[1]["message"]) == (400, True)
+    assert rest.post("/message", messageName="paid", correlationKeys=keys, businessKey="2")[0] == 204
+    assert rest.get(f"/history/process-instance/{two}")[1]["state"] == "COMPLETED"
+    assert rest.post("/message", messageName="paid", processInstanceId="odd")[0] == 400
+    given = {"correlationKeys": keys, "processInstanceId": three, "businessKey": "1"}
+    assert rest.post("/message", messageName="paid", **given)[0] == 400
+    status, told = rest.post("/message", messageName="paid", correlationKeys=keys, all=True, resultEnabled=True)
+    assert (status, {each["processInstance"]["id"] for each in told}) == (200, {one, three})
+    assert rest.post("/message", messageName="paid", correlationKeys=keys, all=True)[0] == 400
+
+
+@pytest.mark.gate
+def test_a_message_for_several_reaches_all_or_none(alias, rest):
+    deployed(AWAIT, before=MESSAGE)
+    keys = {"order": {"value": 17}}
+    one, two = (started(rest, variables=keys)["id"] for _ in range(2))
+    assert rest.put(f"/process-instance/{max(one, two)}/suspended", suspended=True)[0] == 204
+    assert rest.post("/message", messageName="paid", correlationKeys=keys, all=True)[0] == 500
+    assert {each["id"] for each in rest.get("/process-instance")[1]} == {one, two}
+
+
+@pytest.mark.gate
 def test_an_instance_is_suspended(alias, rest):
     deployed(APPROVE)
     id, other = started(rest)["id"], started(rest)["id"]

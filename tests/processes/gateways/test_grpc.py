@@ -13,7 +13,9 @@ from jobexec.gateways.grpc import gateway_pb2 as pb
 from jobexec.models import AuditLog, ExternalWorkerJob, TimerJob
 from jobexec.operations import retry_now
 from jobexec.operations.external.search import search_incidents
+from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.gateways import verbs
+from jobexec.processes.handlers.registry import listener
 from jobexec.processes.models import ProcessDefinition, ProcessDeployment, ProcessInstance, UserTask, Variable
 from jobexec.processes.operations.suspend import suspend
 from jobexec.processes.operations.user_tasks import complete
@@ -280,6 +282,25 @@ def test_a_modification(gateway):
     failed(lambda: modify(processInstanceKey=key, activateInstructions=[pay]), Code.NOT_FOUND)
 
 
+@listener("tests.gateways.protest")
+def protest(context):
+    raise BpmnError("ODD")
+
+
+def test_a_modification_after_which_the_process_cannot_continue(gateway):
+    """It fits, so that its arguments are not what is wrong."""
+    begin = b'<startEvent id="s"/>'
+    asks = b'<camunda:executionListener event="end" delegateExpression="${tests.gateways.protest}"/>'
+    listening = b"<extensionElements>%b</extensionElements>%b" % (asks, begin)
+    deployed(gateway, chain(APPROVE).replace(begin, listening))
+    key = gateway.client.CreateProcessInstance(bpmnProcessId="order").processInstanceKey
+    task = {"elementInstanceKey": UserTask.objects.using(gateway.alias).get().key}
+    given = {"activateInstructions": [{"elementId": "e"}], "terminateInstructions": [task]}
+    modify = gateway.client.ModifyProcessInstance
+    failed(lambda: modify(processInstanceKey=key, **given), Code.FAILED_PRECONDITION, "Nothing catches the error ODD")
+    assert UserTask.objects.using(gateway.alias).exists()
+
+
 def test_a_modification_whose_connection_is_lost_is_not_made_twice(gateway, monkeypatch):
     deployed(gateway, chain(APPROVE, PAY))
     key = gateway.client.CreateProcessInstance(bpmnProcessId="order").processInstanceKey
@@ -430,12 +451,13 @@ class TestWho:
         deployed(gateway, client=client)
         key = client.CreateProcessInstance(bpmnProcessId="order").processInstanceKey
         client.SetVariables(elementInstanceKey=key, variables='{"a": 1}')
+        client.ModifyProcessInstance(processInstanceKey=key, activateInstructions=[{"elementId": "pay"}])
         client.BroadcastSignal(signalName="go")
         client.CancelProcessInstance(processInstanceKey=key)
         rows = AuditLog.objects.using(gateway.alias).exclude(verb="create_client").order_by("pk")
         assert [(row.verb, row.operator, row.via) for row in rows] == [
             (verb, "java", "gRPC")
-            for verb in ("deploy", "start_process", "set_variables", "broadcast_signal", "cancel")
+            for verb in ("deploy", "start_process", "set_variables", "modify_instance", "broadcast_signal", "cancel")
         ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -14,15 +13,12 @@ from jobexec.gateways.rest.camunda7.endpoint import endpoint
 from jobexec.gateways.rest.camunda7.errors import EngineError, invalid
 from jobexec.gateways.rest.camunda7.variables import NOTE, to_json, to_typed
 from jobexec.gateways.rest.common import caller_of, database, json_answer, nothing
+from jobexec.identifiers import as_id
 from jobexec.models import Incident, IncidentState
-from jobexec.operations.external.types import Caller
 
-from ...engine.rows import SubscriptionKind
 from ...exceptions import MismatchingMessage
-from ...models import EventSubscription, InstanceState, ProcessInstance, Variable
+from ...models import InstanceState, ProcessInstance
 from ...models.instance import RUNNING
-from ...operations.events import MOST_RECEIVERS, check_receivers
-from ...operations.query import is_value, value_is
 from ...store.suspensions import suspended_rows
 from .. import found, verbs
 from . import shown
@@ -214,7 +210,7 @@ def message(request: HttpRequest) -> HttpResponse:
     given |= {"all": body.flag("all"), "business_key": body.text("businessKey")}
     try:
         with acting_as_client(request):
-            rows = _correlate(body, name, given, caller)
+            rows = _correlate(body, name, given)
     except MismatchingMessage as error:
         raise EngineError(400, "RestException", str(error)) from error
     if not body.flag("resultEnabled"):
@@ -222,34 +218,13 @@ def message(request: HttpRequest) -> HttpResponse:
     return json_answer([_result(row) for row in rows])
 
 
-def _correlate(body: Body, name: str, given: dict[str, Any], caller: Caller) -> list[ProcessInstance]:
+def _correlate(body: Body, name: str, given: dict[str, Any]) -> list[ProcessInstance]:
     keys = to_json(body.mapping("correlationKeys"), "correlationKeys")
     id = body.text("processInstanceId")
-    if not keys and id is None:
-        return verbs.correlate_message(database(), name, **given)
-    chosen = _matching(name, given["tenant_id"], keys, id)
-    check_receivers(name, len(chosen), given["all"] and bool(chosen))
-    return [row for each in chosen for row in verbs.correlate_message(database(), name, instance=each, **given)]
-
-
-def _matching(name: str, tenant: str, keys: dict[str, Any], id: str | None) -> list[UUID]:
-    """The instances that wait for a message, and whose variables have these values."""
-    rows = EventSubscription.objects.using(database()).filter(
-        kind=SubscriptionKind.MESSAGE.value, name=name, tenant_id=tenant, instance_id__isnull=False
-    )
-    if id is not None:
-        rows = rows.filter(ids("instance_id")(id))
-    for variable, value in keys.items():
-        equal = Variable.objects.using(database()).filter(value_is(value), name=variable)
-        rows = rows.filter(instance_id__in=equal.values("scope_id"))
-    found = list(rows.order_by("pk").values_list("instance_id", flat=True)[: MOST_RECEIVERS + 1])
-    check_receivers(name, len(found), all=True)
-    instances = {each for each in found if each is not None}
-    for variable, value in keys.items():
-        of_them = Variable.objects.using(database()).filter(name=variable, scope_id__in=instances)
-        stored_values = of_them.values_list("scope_id", "value")
-        instances = {id for id, stored in stored_values if is_value(stored, value)}
-    return sorted(instances)
+    instance = None if id is None else as_id(id)
+    if id is not None and instance is None:
+        raise MismatchingMessage(f"The message {name!r} matches no instance with the id {id!r}.")
+    return verbs.correlate_message(database(), name, instance=instance, match=keys, **given)
 
 
 def _result(row: ProcessInstance) -> dict[str, Any]:
