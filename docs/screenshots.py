@@ -205,12 +205,12 @@ def ask(page: Any, address: str) -> None:
 def picture(page: Any, path: Path, most: int = MOST) -> None:
     """As high as the page, within bounds."""
     page.set_viewport_size({"width": WIDTH, "height": LEAST})
+    if page.locator("#jobexec-diagram").count():  # its height is known when it is drawn
+        page.wait_for_selector("#jobexec-diagram[data-state=drawn]")
     height = page.evaluate("document.documentElement.scrollHeight")
     page.set_viewport_size({"width": WIDTH, "height": min(max(height, LEAST), most)})
     page.mouse.move(0, 0)
     page.evaluate("document.fonts.ready")
-    if page.locator("#jobexec-diagram").count():
-        page.wait_for_selector("#jobexec-diagram[data-state=drawn]")
     page.screenshot(path=str(path), animations="disabled", caret="hide")
 
 

@@ -17,6 +17,8 @@ from demo_project.bookings.accounts import accounts
 from demo_project.bookings.management.commands.load_bookings import DATA
 from demo_project.bookings.models import Booking, Ticket
 from demo_project.bookings.services import book
+from demo_project.bookings.status import snapshot
+from demo_project.runner.screen import progress_line, short_line
 from jobexec.exceptions import DoNotRetry
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import BlockedJob, DeadLetterJob, Job
@@ -79,6 +81,16 @@ def test_the_form_saves_a_booking_with_its_three_jobs(client):
     assert told == {(name, f"booking-{booking.pk}", "booking", True) for name in TICKETS}
     assert all(job.handler_configuration == {"args": [booking.pk], "kwargs": {}} for job in rows)
     assert [job.handler_type for job in rows if isinstance(job, BlockedJob)] == [jobs.book_flight.name]
+
+
+def test_jobs_that_wait_for_the_flight_service_are_told(client):
+    client.post("/book/", TRIP)
+    now = snapshot()
+    assert (now["due"], now["permits"]) == (2, 1)
+    assert "<b>1</b> wait for the flight service" in client.get("/").content.decode()
+    assert "2 due, 0 in hand, 1 wait for the flight service" in progress_line(now)
+    many = dict.fromkeys(now, 300) | {"running": 10, "dead_letters": 20}
+    assert len(f"9999 s  {short_line(many)}") < 80
 
 
 def test_a_rolled_back_booking_leaves_nothing():

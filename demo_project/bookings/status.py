@@ -39,6 +39,7 @@ def snapshot() -> dict[str, int]:
     executable = Job.objects.aggregate(due=Count("pk"), running=Count("pk", filter=Q(lock_owner__isnull=False)))
     waiting = {
         "retries": TimerJob.objects.filter(attempts__gt=0).count(),
+        "permits": BlockedJob.objects.filter(resource__isnull=False).count(),
         "reminders": BlockedJob.objects.filter(handler_type=remind_of_payment.name).count(),
         "later": ExternalWorkerJob.objects.count() + TimerJob.objects.filter(due_date__lt=clock.now() + SOON).count(),
     }

@@ -36,7 +36,9 @@ class Screen:
         text = progress_line(counts)
         if self.live:
             width = shutil.get_terminal_size().columns - 1
-            self._write(f"\r\033[K{f'{self.seconds:4.0f} s  {text}'[:width]}")
+            line = f"{self.seconds:4.0f} s  "
+            text = text if len(line + text) <= width else short_line(counts)
+            self._write(f"\r\033[K{(line + text)[:width]}")
             self._open = True
         elif text != self._last[0] and self.seconds - self._last[1] >= PLAIN_EVERY:
             self._last = (text, self.seconds)
@@ -57,6 +59,15 @@ def progress_line(counts: Counts) -> str:
     bar = "#" * round(BAR * ended)
     return (
         f"[{bar:.<{BAR}}] {confirmed}/{bookings} confirmed, {attention} need attention | jobs: "
-        f"{counts['due'] - counts['running']} due, {counts['running']} in hand, {counts['retries']} wait for a retry, "
-        f"{counts['dead_letters']} dead, {counts['reminders']} reminders"
+        f"{counts['due'] - counts['running']} due, {counts['running']} in hand, {counts['permits']} wait for the "
+        f"flight service, {counts['retries']} for a retry, {counts['dead_letters']} dead, "
+        f"{counts['reminders']} reminders"
+    )
+
+
+def short_line(counts: Counts) -> str:
+    """The same for a terminal of 80 columns."""
+    return (
+        f"{counts['confirmed']}/{counts['bookings']} confirmed | jobs: {counts['due'] - counts['running']} due, "
+        f"{counts['running']} run, {counts['permits']} wait, {counts['retries']} retry, {counts['dead_letters']} dead"
     )

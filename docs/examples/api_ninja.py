@@ -10,7 +10,7 @@ from ninja.security import django_auth
 
 from demo_project.bookings.models import Booking
 
-from .api_jobs import confirm, state, ticket
+from .api_jobs import confirm, state, ticket  # in a project: from .jobs
 
 api = NinjaAPI(auth=django_auth)
 

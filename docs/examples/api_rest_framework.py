@@ -10,7 +10,7 @@ from rest_framework.serializers import ModelSerializer
 
 from demo_project.bookings.models import Booking
 
-from .api_jobs import confirm, state, ticket
+from .api_jobs import confirm, state, ticket  # in a project: from .jobs
 
 
 class BookingSerializer(ModelSerializer):

@@ -8,9 +8,10 @@ def post_worker_init(worker):
     from docs.examples import embedded  # in a project: from shop import embedded
 
     embedded.start()
+    worker.stop_executor = embedded.stop
 
 
 def worker_exit(server, worker):
-    from docs.examples import embedded
-
-    embedded.stop()
+    # Workers that did not start come here, too, and gunicorn's main process for those that were killed.
+    if hasattr(worker, "stop_executor"):
+        worker.stop_executor()

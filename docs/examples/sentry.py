@@ -1,5 +1,6 @@
 """The code in docs/how-to/report-to-sentry.md."""
 
+from contextlib import contextmanager
 from inspect import iscoroutinefunction
 
 import sentry_sdk
@@ -23,10 +24,12 @@ def with_sentry(call):
     return run
 
 
+@contextmanager
 def _transaction(context):
-    scope = sentry_sdk.get_isolation_scope()
-    scope.set_tags({"job.handler": context.handler_type, "job.id": str(context.job.id)})
-    return sentry_sdk.start_transaction(op="queue.process", name=context.handler_type)
+    with sentry_sdk.isolation_scope() as scope:  # the tags end with the job, also in an event loop
+        scope.set_tags({"job.handler": context.handler_type, "job.id": str(context.job.id)})
+        with sentry_sdk.start_transaction(op="queue.process", name=context.handler_type):
+            yield
 
 
 def report(sender, using, job, error, **kwargs):

@@ -1,5 +1,8 @@
 """The example of the how-to guide about Sentry, with the real SDK."""
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 import sentry_sdk
 from django.conf import settings as django_settings
@@ -74,3 +77,19 @@ def test_a_dead_letter_is_an_issue_of_its_group_and_each_run_a_transaction(alias
     assert issues[1]["tags"]["job.engine"] == alias
     frames = [frame["function"] for frame in issues[0]["exception"]["values"][-1]["stacktrace"]["frames"]]
     assert frames[-1] == "charge"
+
+
+def test_async_jobs_beside_each_other_keep_their_own_tags(events):
+    async def work(context):
+        await asyncio.sleep(0)
+        sentry_sdk.capture_message(context.handler_type)
+
+    async def both():
+        run = sentry.with_sentry(work)
+        jobs = [SimpleNamespace(handler_type=f"tests.{number}", job=SimpleNamespace(id=number)) for number in range(3)]
+        await asyncio.gather(*map(run, jobs))
+        sentry_sdk.capture_message("afterwards")
+
+    asyncio.run(both())
+    told = {event["message"]: event.get("tags", {}).get("job.id") for event in events if event.get("message")}
+    assert told == {"tests.0": "0", "tests.1": "1", "tests.2": "2", "afterwards": None}

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import signal
 import sys
 import urllib.error
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql"), py
 
 GUNICORN = ["gunicorn", "-c", str(ROOT / "docs" / "examples" / "gunicorn_conf.py"), "-b", "127.0.0.1:0"]
 WSGI = "django.core.wsgi:get_wsgi_application()"
-UVICORN = ["uvicorn", "docs.examples.embedded_asgi:application", "--workers", "2", "--port", "0"]
+UVICORN = ["uvicorn", "docs.examples.embedded_asgi:application", "--workers", "2", "--lifespan", "on", "--port", "0"]
 #: A site that starts its executor when it is loaded, which is before gunicorn forks.
 TOO_EARLY = """
 from django.core.wsgi import get_wsgi_application
@@ -105,3 +106,9 @@ def test_one_that_is_started_before_the_fork_is_found_out(alias, serve, tmp_path
     server.send(signal.SIGTERM)
     server.ended()
     assert nodes(alias) == {server.pid}, "nothing has drained it"
+
+
+def test_the_main_process_of_gunicorn_has_no_executor_to_stop():
+    """gunicorn calls the hook there for a worker that was gone when it was to be stopped."""
+    hooks = runpy.run_path(str(ROOT / "docs" / "examples" / "gunicorn_conf.py"))
+    hooks["worker_exit"](None, object())

@@ -98,7 +98,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         "figures",
     )
     fieldsets: ClassVar[Any] = (
-        (None, {"fields": (("operation", "state_badge", "progress"), "meant", "asked", "own_jobs")}),
+        (None, {"fields": (("operation", "state_badge", "progress"), "figures", "meant", "asked", "own_jobs")}),
         _ORIGIN,
     )
 
@@ -156,7 +156,9 @@ class BatchAdmin(OperationPermissions, TableAdmin):
             "failed_jobs": self._failed_jobs(request, row, so_far.failed_jobs),
             "stalled": so_far.stalled,
             "refreshes": not row.over,
-            "row_actions": [action for action in self.permitted_actions(request) if _makes_sense(action, row)],
+            "row_actions": [
+                action for action in self.permitted_actions(request) if _makes_sense(action, row, so_far.stalled)
+            ],
             "interventions": [
                 {"time": display.absolute(entry.timestamp), "who": entry.operator, "what": sentence(entry)}
                 for entry in (interventions(row) if request.user.has_perm("jobexec.view_auditlog") else ())
@@ -170,9 +172,9 @@ class BatchAdmin(OperationPermissions, TableAdmin):
             return None
         return display.link(self.list_url(DeadLetterJob), count, q=batch.process_instance_id)
 
-    @admin.display(description=gettext_lazy("operation"), ordering="type")
+    @admin.display(description=gettext_lazy("batch"), ordering="type")
     def operation(self, batch: Batch) -> str:
-        return batch.name or (_("jobs") if batch.of_jobs else batch.type)
+        return batch.name or (_("jobs") if batch.of_jobs else batch.type.replace("_", " "))
 
     @admin.display(description=gettext_lazy("state"))
     def state_badge(self, batch: Batch) -> SafeString:
@@ -187,21 +189,24 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         if batch.state not in (BatchState.SEEDING, BatchState.OPEN):
             return bar
         text = _("found so far") if batch.state == BatchState.SEEDING else _("added so far")
-        return format_html('{} <span class="jobexec-quiet">{}</span>', bar, text)
+        return format_html('{}<span class="jobexec-beneath">{}</span>', bar, text)
 
     @admin.display(description=gettext_lazy("skipped"))
-    def left_alone(self, batch: Batch) -> int:
-        return batch.skipped
+    def left_alone(self, batch: Batch) -> str:
+        return display.number(batch.skipped)
 
     @admin.display(description=gettext_lazy("failed"))
-    def dead(self, batch: Batch) -> int | str:
-        return batch.failed if batch.of_jobs else display.NONE
+    def dead(self, batch: Batch) -> str:
+        return display.number(batch.failed) if batch.of_jobs else display.NONE
 
     @admin.display(description=gettext_lazy("job counts"))
     def figures(self, batch: Batch) -> str | SafeString:
-        values = {"completed": batch.changed, "failed": batch.failed, "cancelled": batch.skipped}
-        values["open"] = max(0, batch.total - sum(values.values()))
-        return _("%(completed)d completed, %(failed)d failed, %(cancelled)d cancelled, %(open)d open") % values
+        ended = {"completed": batch.changed, "failed": batch.failed, "cancelled": batch.skipped}
+        values = {**ended, "open": max(0, batch.total - sum(ended.values()))}
+        values = {name: display.number(count) for name, count in values.items()}
+        if batch.of_jobs:
+            return _("%(completed)s completed, %(failed)s failed, %(cancelled)s cancelled, %(open)s open") % values
+        return _("%(completed)s changed, %(cancelled)s skipped, %(open)s open") % values
 
     @admin.display(description=gettext_lazy("its jobs"))
     def children(self, batch: Batch) -> str | SafeString:
@@ -243,7 +248,7 @@ class BatchAdmin(OperationPermissions, TableAdmin):
     def meant(self, batch: Batch) -> str:
         return words(batch.selection)
 
-    @admin.display(description=gettext_lazy("its own jobs"))
+    @admin.display(description=gettext_lazy("jobs that carry it out"))
     def own_jobs(self, batch: Batch) -> str | SafeString:
         links = (
             display.link(self.list_url(table), table._meta.verbose_name_plural, q=batch.process_instance_id)
@@ -252,12 +257,18 @@ class BatchAdmin(OperationPermissions, TableAdmin):
         return format_html_join(" · ", "{}", ((link,) for link in links))
 
 
-def _makes_sense(action: Action, batch: Batch) -> bool:
-    """Whether to offer the action on the page: finished batches can only be deleted, or what failed retried."""
+def _makes_sense(action: Action, batch: Batch, stalled: bool) -> bool:
+    """Whether to offer the action on the page: finished batches can only be deleted, or what failed retried.
+
+    Activate also restores the job that carries on a batch that has ``stalled``.
+    """
     if isinstance(action, SealBatch):
         return batch.state == BatchState.OPEN
     if isinstance(action, RetryBatch):
         return batch.of_jobs and batch.failed > 0 and batch.state != BatchState.CANCELLED
-    if isinstance(action, SuspendBatch) and batch.of_jobs:
+    held = getattr(batch, "held", False)
+    if isinstance(action, SuspendBatch) and (batch.of_jobs or held):
+        return False
+    if isinstance(action, ActivateBatch) and not (held or stalled):
         return False
     return isinstance(action, DeleteBatch) or not batch.over

@@ -24,6 +24,7 @@ from jobexec.operations.audit import acting
 from jobexec.operations.rows.bury_unreadable import UNREADABLE
 from jobexec.operations.values.operator import Operator
 
+from .display import NONE
 from .in_words import in_words
 from .odd_rows import marking, sentence, surviving
 from .page_links import links_of
@@ -86,6 +87,7 @@ class TableAdmin(ModelAdmin):
     """The attribute by which the audit log identifies a row."""
 
     actions: Any = ()
+    empty_value_display = NONE
     list_per_page = 50
     paginator = CappedPaginator
     show_full_result_count = False

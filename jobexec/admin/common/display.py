@@ -14,6 +14,7 @@ from uuid import UUID
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model
 from django.urls import reverse
+from django.utils.formats import number_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -171,12 +172,17 @@ def job_link(id: UUID, site: str) -> SafeString:
     return format_html('<a class="jobexec-line" href="{}" title="{}">…{}</a>', url, id, str(id)[-12:])
 
 
+def number(value: int) -> str:
+    """With separators of thousands: 1,204,112."""
+    return number_format(value, force_grouping=True)
+
+
 def load(used: int, total: int) -> SafeString:
     """A bar with its numbers: ``used / total``."""
     return format_html(
         '<span class="jobexec-load"><meter min="0" max="{}" value="{}"></meter> {} / {}</span>',
         max(total, 1),
         used,
-        used,
-        total,
+        number(used),
+        number(total),
     )

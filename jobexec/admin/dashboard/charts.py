@@ -15,6 +15,8 @@ HEIGHT = 100
 _LEAST = 2.0
 #: Values that are more than this many times as large as those of most steps are cut a bit above these.
 _USUAL, _MUCH_LARGER, _ABOVE = 0.9, 4, 1.5
+#: Fewer values than this are all shown in full: there is no telling what is usual.
+_FEW = 6
 _NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 
@@ -29,8 +31,8 @@ def nice_top(value: float) -> float:
 def fair_top(values: Iterable[float]) -> float:
     """The largest value, but of values with a few much larger ones a height at which the others can be compared."""
     found = sorted(value for value in values if value > 0)
-    if not found:
-        return 0.0
+    if len(found) < _FEW:
+        return found[-1] if found else 0.0
     usual = found[int(_USUAL * (len(found) - 1))]
     return found[-1] if found[-1] <= _MUCH_LARGER * usual else _ABOVE * usual
 

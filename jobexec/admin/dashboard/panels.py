@@ -195,7 +195,7 @@ def batches(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
         return None
     rows = [
         {
-            "type": running.batch.title,
+            "type": running.batch.name or running.batch.type.replace("_", " "),
             "state": display.badge("work", running.batch.get_state_display()),
             "url": visible.page(Batch, running.batch.pk),
             "progress": display.load(running.progress.total - running.progress.open, running.progress.total),

@@ -16,8 +16,10 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from jobexec import clock
+from jobexec.conf import get_settings
 from jobexec.models import Job
 from jobexec.operations.overview import Overview, overview
+from jobexec.operations.reports import subjects
 from jobexec.operations.rows.bury_unreadable import UNREADABLE
 
 from ..common.tenancy import tenants_of
@@ -129,4 +131,9 @@ def _split(seen: Overview, visible: VisibleTables, choice: Choice) -> dict[str, 
     if seen.split is None:
         return None
     found = split(seen.split, seen.now)
-    return {**found, "legend": panels.split_legend(found["legend"], choice.by, visible)}
+    most = subjects.MOST["category"]
+    return {
+        **found,
+        "legend": panels.split_legend(found["legend"], choice.by, visible),
+        "most": most if choice.by == "category" and len(get_settings().categories) > most else None,
+    }

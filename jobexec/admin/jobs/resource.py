@@ -9,7 +9,6 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -49,12 +48,12 @@ class StateFilter(admin.SimpleListFilter):
 class ResourceAdmin(OperationPermissions, TableAdmin):
     """The resources that jobs have used, and entries of RESOURCES that operators have changed, by name."""
 
-    list_display = ("name", "entry", "most", "pace", "used", "waits", "standing", "let_through")
-    list_display_links = ("name",)
+    list_display = ("named", "most", "pace", "used", "waits", "standing", "let_through")
+    list_display_links = ("named",)
     list_filter = (StateFilter,)
     search_fields = ("name__startswith",)
     search_help_text = gettext_lazy("The beginning of the name.")
-    sortable_by = ("name",)
+    sortable_by = ("named",)
     ordering = ("name",)
     actions = (SetLimits(), HoldOpen(), HoldClosed(), Release())
     change_form_template = "admin/jobexec/resource_page.html"
@@ -98,6 +97,15 @@ class ResourceAdmin(OperationPermissions, TableAdmin):
             "more_holders": len(found) > HOLDERS_SHOWN,
         }
 
+    @admin.display(description=Resource._meta.get_field("name").verbose_name, ordering="name")
+    def named(self, row: Resource) -> str | SafeString:
+        """The name, and below it the entry of RESOURCES if that has another name."""
+        entry = _entry(row)
+        if entry == row.name:
+            return row.name
+        told = _("entry %(name)s") % {"name": entry} if entry else _("no entry of RESOURCES")
+        return format_html('{}<span class="jobexec-beneath">{}</span>', row.name, told)
+
     @admin.display(description=gettext_lazy("entry of RESOURCES"))
     def entry(self, row: Resource) -> str:
         return _entry(row) or display.NONE
@@ -116,7 +124,7 @@ class ResourceAdmin(OperationPermissions, TableAdmin):
         if status is None:
             return display.NONE
         most = _limits(row).limit
-        return str(status.in_use) if most is None else display.load(status.in_use, most)
+        return display.number(status.in_use) if most is None else display.load(status.in_use, most)
 
     @admin.display(description=gettext_lazy("waiting jobs"))
     def waits(self, row: Resource) -> str | SafeString:
@@ -140,7 +148,7 @@ class ResourceAdmin(OperationPermissions, TableAdmin):
 
     @admin.display(description=gettext_lazy("promoted jobs"))
     def let_through(self, row: Resource) -> str:
-        return display.NONE if _status(row) is None else number_format(row.promoted, force_grouping=True)
+        return display.NONE if _status(row) is None else display.number(row.promoted)
 
     @admin.display(description=gettext_lazy("since"))
     def since(self, row: Resource) -> str | SafeString:
@@ -195,7 +203,7 @@ def _shown(value: str, declared: str) -> str | SafeString:
 
 
 def _number(limit: int | None) -> str:
-    return _none() if limit is None else number_format(limit, force_grouping=True)
+    return _none() if limit is None else display.number(limit)
 
 
 def _none() -> str:

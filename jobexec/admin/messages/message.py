@@ -32,7 +32,7 @@ class MessageAdmin(OperationPermissions, TableAdmin):
     form = MessageForm
     tenant_column = COLUMN
     deferred = ("payload",)
-    list_display = ("name", "key", "tenant_id", "standing", "published", "until", "delivered")
+    list_display = ("name", "key", "tenant_id", "standing", "published", "until", "receivers")
     list_display_links = ("name", "key")
     list_filter = (text_filters.MessageFilter, text_filters.TenantFilter)
     search_fields = ("key__startswith",)
@@ -105,6 +105,10 @@ class MessageAdmin(OperationPermissions, TableAdmin):
     @admin.display(description=gettext_lazy("kept until"))
     def until(self, row: Message) -> str | SafeString:
         return display.relative(row.expiration_time, display.now(row))
+
+    @admin.display(description=Message._meta.get_field("delivered").verbose_name)
+    def receivers(self, row: Message) -> str:
+        return display.number(row.delivered)
 
     @admin.display(description=gettext_lazy("published"))
     def published_exactly(self, row: Message) -> str | SafeString:

@@ -83,7 +83,8 @@ class _Subject(Page):
                 "periods": self.periods(),
                 "suspension": self.suspension(scope, self.value),
                 "tenants": None if self.tenants is None else sorted(self.tenants),
-                "most_tenants": subjects.MOST["tenant"],
+                "most": subjects.MOST[self.kind],
+                "many_categories": len(get_settings().categories) > subjects.MOST["category"],
                 **parts,
             },
         )

@@ -150,37 +150,47 @@ class Split:
     values: dict[str, list[float]]
 
 
-SPLITS = ("handler", "category", "node")
+#: By what runs are split, with the column of the meter log that tells them apart.
+_SPLIT_COLUMNS = {"handler": "key", "category": "name", "node": "reporter"}
+SPLITS = tuple(_SPLIT_COLUMNS)
 SPLIT_SHOWN = 5
 
 
 def split_by(using: str, by: str, now: datetime, period: timedelta, names: Sequence[str] = ()) -> Split:
     """The runs that succeeded or failed in the last ``period``, by handler, category or node.
 
-    ``names`` are the categories. Rows of nodes are kept apart for two hours only.
+    ``names`` are the categories; all others, and those that a node did not count (:data:`MOST`), are among the rest.
+    Rows of nodes are kept apart for two hours only.
     """
     step = step_of(period)
     since = floor(now - period, step)
-    rows = MeterLog.objects.using(using).filter(timestamp__gte=since, timestamp__lt=now)
-    if by == "category":
-        titles = {meter_of("category", name): name for name in names}
-        rows, column = rows.filter(name__in=titles), "name"
-    else:
-        titles = {}
-        rows, column = rows.filter(name__in=(JOB_SUCCESSFUL, JOB_FAILED)), "key" if by == "handler" else "reporter"
+    length = -(-(now - since) // step)
+    titles = {meter_of("category", name): name for name in names} if by == "category" else {}
+    rows = MeterLog.objects.using(using).filter(
+        name__in=(JOB_SUCCESSFUL, JOB_FAILED, *titles), timestamp__gte=since, timestamp__lt=now
+    )
     if by == "node":
         rows = rows.exclude(reporter="")
-    length = -(-(now - since) // step)
     found: dict[str, list[float]] = {}
-    for name, slot, count in sums_by_slot(rows, column, since=since, step=step):
-        found.setdefault(titles.get(name, name), [0] * length)[slot] += count
-    return Split(since, step, _most(found, length))
+    for name, slot, count in sums_by_slot(rows, _SPLIT_COLUMNS[by], since=since, step=step):
+        found.setdefault(name, [0.0] * length)[slot] += count
+    rest = _not_counted(found, titles, length) if by == "category" else [0.0] * length
+    return Split(since, step, _most(found, rest))
 
 
-def _most(found: dict[str, list[float]], length: int) -> dict[str, list[float]]:
+def _not_counted(found: dict[str, list[float]], titles: Mapping[str, str], length: int) -> list[float]:
+    """Name the categories by ``titles`` in place of their meters; return the runs that none of them has."""
+    every = [found.pop(name, [0.0] * length) for name in (JOB_SUCCESSFUL, JOB_FAILED)]
+    for meter in list(found):
+        found[titles[meter]] = found.pop(meter)
+    counted = [sum(counts) for counts in zip(*found.values(), strict=True)] if found else [0.0] * length
+    return [max(0.0, sum(each) - known) for *each, known in zip(*every, counted, strict=True)]
+
+
+def _most(found: dict[str, list[float]], rest: list[float]) -> dict[str, list[float]]:
     names = sorted(found, key=lambda name: (-sum(found[name]), name))
     shown = {name: found[name] for name in names[:SPLIT_SHOWN]}
-    others = [sum(found[name][at] for name in names[SPLIT_SHOWN:]) for at in range(length)]
+    others = [sum(found[name][at] for name in names[SPLIT_SHOWN:]) + more for at, more in enumerate(rest)]
     return {**shown, "": others} if any(others) else shown
 
 

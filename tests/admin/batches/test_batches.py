@@ -167,8 +167,9 @@ def test_the_page_tells_how_far_it_is(admin):
     data.dead_letter(process_instance_id=batch.process_instance_id, batch_id=batch.pk)
     response = admin.get(page_url(batch))
     content = response.content.decode()
-    assert '<meter min="0" max="1000" value="801"></meter> 801 / 1000' in content
-    assert "801 / 1000" in admin.get(list_url(Batch)).content.decode()
+    assert '<meter min="0" max="1000" value="801"></meter> 801 / 1,000' in content
+    assert "801 / 1,000" in admin.get(list_url(Batch)).content.decode()
+    assert "790 changed, 11 skipped, 199 open" in content
     assert "retries: 3" in content
     assert "all dead letter jobs" in content
     assert "reason 99." in content
@@ -176,8 +177,13 @@ def test_the_page_tells_how_far_it_is(admin):
     assert f"{list_url(DeadLetterJob)}?q=batch%3A{batch.pk}" in content
     assert 'id="jobexec-failed-jobs"' in content
     assert 'id="jobexec-stalled"' in content, "it has neither seed nor monitor"
+    assert "activate" in offered(admin, batch)
     operations.activate_batch(batch.pk)
     assert 'id="jobexec-stalled"' not in admin.get(page_url(batch)).content.decode()
+
+
+def offered(client, batch):
+    return [action.name for action in client.get(page_url(batch)).context["row_actions"]]
 
 
 @pytest.mark.gate
@@ -185,7 +191,9 @@ def test_suspend_activate_cancel_and_delete(admin):
     for _ in range(4):
         data.dead_letter()
     batch = start_batch("requeue", DeadLetterJob.objects.all(), user="admin")
+    assert offered(admin, batch) == ["suspend", "cancel", "delete_selected"]
     response = admin.act(Batch, "suspend", [batch])
+    assert offered(admin, batch) == ["activate", "cancel", "delete_selected"]
     assert admin.told(response)[0][1].startswith("1 batch suspended.")
     assert Suspension.objects.get().scope == SuspensionScope.PROCESS_INSTANCE
     assert "suspended</span>" in admin.get(list_url(Batch)).content.decode().split("result_list")[1]
@@ -194,8 +202,7 @@ def test_suspend_activate_cancel_and_delete(admin):
     assert b"Completed changes remain" in admin.act(Batch, "cancel", [batch], answered=False).content
     admin.act(Batch, "cancel", [batch])
     assert Batch.objects.get().state == BatchState.CANCELLED
-    offered = admin.get(page_url(batch)).context["row_actions"]
-    assert [action.name for action in offered] == ["delete_selected"]
+    assert offered(admin, batch) == ["delete_selected"]
     response = admin.act(Batch, "suspend", [batch])
     assert admin.told(response)[-1] == (
         "warning",

@@ -52,7 +52,7 @@ def test_the_list_and_the_page(admin, batch):
     assert "1 completed, 1 failed, 0 cancelled, 1 open" in page
     assert "tests.tell" in page and "s3cret" not in page, "sensitive arguments are hidden"
     assert f"{list_url(DeadLetterJob)}?batch_id={batch.id}" in page
-    assert named(response) == {"activate", "seal", "retry", "cancel", "delete_selected"}
+    assert named(response) == {"seal", "retry", "cancel", "delete_selected"}
     assert 'id="jobexec-failures"' not in page, "that is about operations"
 
 
@@ -75,7 +75,7 @@ def test_it_is_fresh_with_javascript_until_it_is_over(admin, batch):
 def test_seal_retry_and_cancel(admin, batch):
     response = admin.act(Batch, "seal", [batch.row])
     assert admin.told(response) == [("success", "1 batch sealed.")] and batch.state == "running"
-    assert named(admin.get(page_url(batch.row))) == {"activate", "retry", "cancel", "delete_selected"}
+    assert named(admin.get(page_url(batch.row))) == {"retry", "cancel", "delete_selected"}
     response = admin.act(Batch, "retry", [batch.row])
     assert admin.told(response) == [("success", "The failed jobs of 1 batch are retried.")]
     assert batch.progress().failed == 0

@@ -37,6 +37,7 @@ def test_one_much_larger_value_does_not_flatten_the_others():
     assert charts.fair_top([10] * 20 + [12, 1000]) == 15
     assert charts.fair_top([10] * 20 + [30]) == 30, "not so much larger"
     assert (charts.fair_top([]), charts.fair_top([0, 7])) == (0.0, 7)
+    assert charts.fair_top([10, 11, 12, 13, 1000]) == 1000, "too few to know what is usual"
     svg = bars(("done", [10] * 20 + [1000]))
     heights = [float(each.get("height")) for each in svg.iter("rect") if each.get("class") == "done"]
     assert heights[0] == pytest.approx(10 / 15 * 100, abs=0.01)

@@ -27,7 +27,7 @@ def cells(response):
     """The texts of the rows in a list, by column."""
     rows = re.findall(r"<tr>(.*?)</tr>", response.content.decode().split('id="result_list"')[1], re.DOTALL)
     found = []
-    for row in filter(lambda each: "field-name" in each, rows):
+    for row in filter(lambda each: "field-named" in each, rows):
         parts = re.findall(r'<t[dh][^>]* class="field-(\w+)[^>]*>(.*?)</t[dh]>', row, re.DOTALL)
         found.append({name: " ".join(re.sub(r"<[^>]+>", " ", text).split()) for name, text in parts})
     return found
@@ -42,7 +42,7 @@ def test_the_list(admin):
         data.running(resource="customer:17" if number else "pay.example")
     response = admin.get(list_url(Resource))
     pattern, customer, pay = cells(response)
-    assert (pay["entry"], pay["most"], pay["pace"], pay["used"]) == ("pay.example", "2", "100/PT1M", "1 / 2")
+    assert (pay["named"], pay["most"], pay["pace"], pay["used"]) == ("pay.example", "2", "100/PT1M", "1 / 2")
     assert (
         pay["standing"].startswith("open ")
         and pay["standing"].endswith(" s left")
@@ -50,8 +50,9 @@ def test_the_list(admin):
         and pay["let_through"] == "4,711"
     )
     assert f"{list_url(BlockedJob)}?resource=pay.example" in response.content.decode()
-    assert (customer["entry"], customer["most"], customer["used"]) == (PATTERN, "none instead of 1", "2")
-    assert (pattern["entry"], pattern["most"]) == (PATTERN, "3 instead of 1")
+    assert (customer["most"], customer["used"]) == ("none instead of 1", "2")
+    assert customer["named"] == "customer:17 entry customer:*"
+    assert (pattern["named"], pattern["most"]) == (PATTERN, "3 instead of 1")
     assert {pattern[name] for name in ("used", "waits", "standing", "let_through")} == {display.NONE}
 
 
@@ -89,7 +90,7 @@ def test_filters_by_the_state_that_counts_now(admin):
     data.resource(name="customer:3", hold="closed")
     data.resource(name="customer:4", trial_time=before)
     for state, names in (("open", ["customer:1", "pay.example"]), ("held", ["customer:1", "customer:3"])):
-        assert [row["name"] for row in cells(admin.get(list_url(Resource), {"state": state}))] == names
+        assert [row["named"].split()[0] for row in cells(admin.get(list_url(Resource), {"state": state}))] == names
     assert len(cells(admin.get(list_url(Resource)))) == 5
 
 

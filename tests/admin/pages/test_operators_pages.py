@@ -86,6 +86,14 @@ class TestSubject:
         assert page_url(Suspension.objects.get()) in text, "where it can be lifted"
         assert "add/?scope" not in text
 
+    def test_says_that_nodes_count_the_busiest_only(self, admin, meters, settings):
+        said = "Each node counts the {} with the most runs; runs of other"
+        assert said.format("50 handlers") in text_of(admin, subject("handler", HANDLER))
+        assert said.format("20 tenants") in text_of(admin, subject("tenant", "acme"))
+        assert "Each node counts" not in text_of(admin, subject("category", "default")), "all of a few categories"
+        settings.JOBEXEC = {"CATEGORIES": ["default", *(f"c{number}" for number in range(50))]}
+        assert said.format("50 categories") in text_of(admin, subject("category", "default"))
+
     def test_what_a_user_may_not_see_is_left_out(self, staff, meters):
         data.dead_letter_with_log()
         data.failure_group()
@@ -271,3 +279,11 @@ def test_the_dashboard_splits_its_traffic(admin, meters):
         assert "jobexec-part-0" in text
     assert "jobexec-part-0" in text_of(admin, "/admin/jobexec/?by=node")
     assert "at most 4, now 4" in text_of(admin, "/admin/jobexec/")
+
+
+def test_the_dashboard_says_that_nodes_count_the_busiest_categories_only(admin, meters, settings):
+    said = "Each node counts the 50 categories with the most runs; runs of the rest are among the others."
+    assert said not in text_of(admin, "/admin/jobexec/?by=category")
+    settings.JOBEXEC = {"CATEGORIES": ["default", *(f"c{number}" for number in range(50))]}
+    assert said in text_of(admin, "/admin/jobexec/?by=category")
+    assert said not in text_of(admin, "/admin/jobexec/?by=handler")

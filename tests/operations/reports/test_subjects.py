@@ -42,15 +42,28 @@ def test_runs_are_those_of_the_subject_alone(alias, frozen):
 def test_traffic_is_split_and_the_rest_added_up(alias, frozen):
     counts = {("job-successful", f"h{number}"): 10 - number for number in range(8)}
     flush_meters(alias, "n1", {**counts, ("job-failed", "h0"): 5}, NOW - MINUTE)
-    flush(alias, {("h0", "mail", ""): a_run("8", 3, failed=1)})
+    flush(alias, {("h0", "mail", ""): a_run("8", 3, failed=1)}, ago=MINUTE)
     by_handler = subjects.split_by(alias, "handler", NOW, HOUR)
     assert {name: sum(values) for name, values in by_handler.values.items()} == {
         "h0": 15, "h1": 9, "h2": 8, "h3": 7, "h4": 6, "": 5 + 4 + 3,
     }  # fmt: skip
     by_category = subjects.split_by(alias, "category", NOW, HOUR, ["default", "mail"])
-    assert {name: sum(values) for name, values in by_category.values.items()} == {"mail": 4}
+    assert {name: sum(values) for name, values in by_category.values.items()} == {"mail": 4, "": 53}
     by_node = subjects.split_by(alias, "node", NOW, HOUR)
     assert {name: sum(values) for name, values in by_node.values.items()} == {"n1": 57}
+
+
+@pytest.mark.every_database
+def test_runs_of_categories_that_a_node_did_not_count_are_among_the_others(alias, frozen, monkeypatch):
+    monkeypatch.setitem(subjects.MOST, "category", 2)
+    runs = {("pay", name, ""): a_run("8", count, failed=1) for name, count in (("a", 9), ("b", 8), ("c", 7), ("d", 6))}
+    every = {("job-successful", "pay"): 9 + 8 + 7 + 6, ("job-failed", "pay"): 4}
+    flush_meters(alias, "n1", {**subjects.counts_of_subjects(runs), **every}, NOW - 5 * MINUTE)
+    found = subjects.split_by(alias, "category", NOW, HOUR, ["a", "b", "c", "d"]).values
+    assert {name: sum(values) for name, values in found.items()} == {"a": 10, "b": 9, "": 8 + 7}
+    assert [at for at, count in enumerate(found[""]) if count] == [55], "in the minute in which they ran"
+    found = subjects.split_by(alias, "category", NOW, HOUR, ["a"]).values
+    assert {name: sum(values) for name, values in found.items()} == {"a": 10, "": 9 + 8 + 7}, "nor those of other nodes"
 
 
 @pytest.mark.every_database

@@ -83,7 +83,7 @@ def _say(
         for id, reason in failures:
             screen.say(f"  {id}  {clean(_(reason))}")
     if jobs:
-        _head(screen, _("its jobs") if batch.of_jobs else _("its own jobs"))
+        _head(screen, _("its jobs") if batch.of_jobs else _("jobs that carry it out"))
         show_rows(screen, jobs, clock.now(screen.using), indent=2)
 
 
