@@ -12,7 +12,7 @@ BY_NAME = {each.name: each for each in peers.CONTENDERS}
 
 
 def test_the_table_has_medians_and_a_dash_for_what_was_not_measured():
-    results = {
+    results: peers.Results = {
         "jobexec": {("drain", "rate"): [1000.4, 3000.0, 2000.0], ("latency", "p50"): [1.234]},
         "another": {},
     }

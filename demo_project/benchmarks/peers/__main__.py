@@ -10,6 +10,7 @@ import sys
 import tempfile
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -57,15 +58,15 @@ COLUMNS = {
     ("latency", "p50"): "p50 ms",
     ("latency", "p99"): "p99 ms",
 }
-#: The part of a case's jobs for one thread without pages, so that a run does not take many minutes.
-_SLOW = {"django-tasks-db": 0.1, "procrastinate": 0.25}
+#: The part of the usual number of jobs for those that take long, so that a run does not take many minutes.
+_SLOW = {"django-tasks-db": 0.1, "procrastinate": 0.25, "Celery": 0.25}
 
 
 def measure(contender: Contender, case: str, jobs: int, base: Mapping[str, str]) -> dict[str, Any]:
     """Measure one case of one contender. Raises RuntimeError with what it said."""
     with tempfile.TemporaryDirectory(prefix="jobexec-peers-") as folder:
         environment = {**os.environ, **base, **contender.environment, "PEERS_JOURNAL": f"{folder}/journal"}
-        count = max(1, round(jobs * (_SLOW.get(contender.name, 1) if case != "latency" else 1)))
+        count = max(2, round(jobs * _SLOW.get(contender.name, 1)))
         command = [sys.executable, "-m", "demo_project.benchmarks.peers.turn", contender.module, case, str(count)]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -74,7 +75,11 @@ def measure(contender: Contender, case: str, jobs: int, base: Mapping[str, str])
     return found
 
 
-def table(results: Mapping[str, Mapping[tuple[str, str], Sequence[float]]]) -> Iterator[str]:
+#: By contender, then by case and figure.
+Results = dict[str, dict[tuple[str, str], list[float]]]
+
+
+def table(results: Results) -> Iterator[str]:
     """A line for each contender, with medians."""
     width = max(map(len, results)) + 2
     yield f"{'':<{width}}" + "".join(f"{title:>12}" for title in COLUMNS.values())
@@ -109,7 +114,7 @@ def parser() -> ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; exit code 1 if a contender failed."""
+    """Run the command; exit code 1 if a contender failed. Ctrl-C ends it with what it has measured."""
     options = parser().parse_args(argv)
     chosen = [each for each in CONTENDERS if not options.only or each.name in options.only]
     for each in [each for each in chosen if find_spec(each.package) is None]:
@@ -117,26 +122,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         chosen.remove(each)
     server = options.server or postgresql_server.start()[0]
     base = {"PEERS_DATABASE": server, "PEERS_REDIS": options.redis, "PEERS_THREADS": str(options.threads)}
-    results: dict[str, dict[tuple[str, str], list[float]]] = {each.name: {} for each in chosen}
+    results: Results = {each.name: {} for each in chosen}
     told: dict[str, str] = {}
     failed = False
-    for _ in range(options.repeat):
-        for case in options.case or CASES:
-            for each in chosen:
-                try:
-                    found = measure(each, case, max(2, round(CASES[case] * options.part)), base)
-                except RuntimeError as error:
-                    failed = True
-                    print(f"{each.name}, {case}: {error}", file=sys.stderr)
-                    continue
-                versions = ", ".join(f"{package} {version(package)}" for package in found.pop("packages"))
-                told[each.name] = f"{versions}; {found.pop('settings')}"
-                for figure, value in found.items():
-                    results[each.name].setdefault((case, figure), []).append(value)
+    turns = [(case, each) for _ in range(options.repeat) for case in options.case or CASES for each in chosen]
+    with suppress(KeyboardInterrupt):
+        for case, each in turns:
+            try:
+                found = measure(each, case, max(2, round(CASES[case] * options.part)), base)
+            except RuntimeError as error:
+                failed = True
+                print(f"{each.name}, {case}: {error}", file=sys.stderr)
+                continue
+            versions = ", ".join(f"{package} {version(package)}" for package in found.pop("packages"))
+            told[each.name] = f"{versions}; {found.pop('settings')}"
+            for figure, value in found.items():
+                results[each.name].setdefault((case, figure), []).append(value)
     print("\n".join(table(results)))
     print(f"\nMedians of {options.repeat} rounds. Python {platform.python_version()}, {os.cpu_count()} processors.")
-    for name, text in told.items():
-        print(f"{name}: {text}")
+    print("\n".join(f"{name}: {text}" for name, text in told.items()))
     return int(failed)
 
 
