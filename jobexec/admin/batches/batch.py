@@ -202,8 +202,8 @@ class BatchAdmin(OperationPermissions, TableAdmin):
     @admin.display(description=gettext_lazy("job counts"))
     def figures(self, batch: Batch) -> str | SafeString:
         ended = {"completed": batch.changed, "failed": batch.failed, "cancelled": batch.skipped}
-        values = {**ended, "open": max(0, batch.total - sum(ended.values()))}
-        values = {name: display.number(count) for name, count in values.items()}
+        counts = {**ended, "open": max(0, batch.total - sum(ended.values()))}
+        values = {name: display.number(count) for name, count in counts.items()}
         if batch.of_jobs:
             return _("%(completed)s completed, %(failed)s failed, %(cancelled)s cancelled, %(open)s open") % values
         return _("%(completed)s changed, %(cancelled)s skipped, %(open)s open") % values
