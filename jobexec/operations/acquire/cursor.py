@@ -35,7 +35,7 @@ class AcquisitionCursor:
 
     def __init__(self) -> None:
         self._position: Position | None = None
-        self._head_at = self._head_cost = self._began = 0.0
+        self._head_at = self._head_cost = self._last_cost = self._began = 0.0
         self._full = False
         self._at_head = True
         #: The number of further pages for which the single statement is not tried.
@@ -69,6 +69,7 @@ class AcquisitionCursor:
         self._full = full
         if self._position is None:
             self._head_at = clock.monotonic()
-            self._head_cost = self._head_at - self._began
+            cost = self._head_at - self._began
+            self._head_cost, self._last_cost = min(cost, self._last_cost), cost
         if jobs:
             self._position = Position(jobs[-1].rank, jobs[-1].id)
