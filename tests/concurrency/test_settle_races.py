@@ -21,6 +21,7 @@ from jobexec.operations import (
 )
 from jobexec.operations.nodes.leases import Renewal, declare_dead, renew_lease
 from jobexec.operations.rows.move import move
+from jobexec.operations.settle.recover import release_strays
 from tests.support.factories import a_failure, a_run, acquire, make_job, make_node, make_row, tables_of, work
 from tests.support.threads import finish, held, start, together, undo, wait_until_waiting
 
@@ -69,6 +70,32 @@ def test_a_late_outcome_waits_for_recovery_and_does_not_count(alias, outcome):
     assert tables_of(alias) == {first.id: [Job], second.id: [Job]}
     row = Job.objects.using(alias).get(pk=first.id)
     assert (row.lost_runs, row.attempts, row.lock_owner) == (1, 0, None)
+
+
+@servers
+@pytest.mark.parametrize("first_to_begin", ["end", "release", "stray"])
+def test_a_release_beside_the_end_of_a_sibling_frees_the_process_instance(alias, first_to_begin):
+    """Each would find the other's job still locked, and leave the instance to it: locked for ever.
+
+    Two threads of a node can do that: one commits an atomic job or a step, another gives back a follow-up.
+    """
+    rows = [make_job(alias, process_instance_id="p") for _ in range(2)]
+    done, back = acquire(alias, "node")
+    end = lambda: complete_jobs(alias, [(done, a_run(alias))])  # noqa: E731
+    release = {
+        "end": lambda: release_jobs(alias, [back]),
+        "release": lambda: release_jobs(alias, [back]),
+        "stray": lambda: release_strays(alias, "node", lambda: [done]),
+    }[first_to_begin]
+    first, second = (end, release) if first_to_begin == "end" else (release, end)
+    with held(alias) as inside:
+        inside(first)
+        late = start(alias, second)
+        wait_until_waiting(alias, late)
+    finish(late)
+    assert tables_of(alias) == {rows[1].pk: [Job]}
+    assert not ExclusiveLock.objects.using(alias).exists()
+    assert [job.id for job in acquire(alias, "node")] == [back.id]
 
 
 @servers

@@ -60,6 +60,21 @@ def lock_siblings(using: str, instance: str) -> None:
     list(lock_rows(rows.order_by("pk")).values_list("pk"))
 
 
+def lock_held_siblings(using: str, owner: str, instances: Collection[str]) -> None:
+    """Lock the jobs of these process instances that ``owner`` holds, in the order of their ids.
+
+    Called before some of them are released. Another thread of the owner may just be settling one of them: each of the
+    two would find the other's job still locked, and the process instance would stay locked without a job. So one waits
+    for the other.
+    """
+    if not instances:
+        return
+    held = Job.objects.using(using).filter(lock_owner=owner)
+    # By their ids: looking for them with locks, InnoDB would wait for a handler that has just enqueued another sibling.
+    ids = list(of_instances(held, instances).order_by().values_list("pk", flat=True))
+    list(lock_rows(held.filter(pk__in=ids).order_by("pk")).values_list("pk"))
+
+
 def give_up_instances(using: str, owner: str, instances: Collection[str]) -> None:
     """Delete lock rows that this transaction has inserted and that no other transaction has seen."""
     if instances:
@@ -71,7 +86,8 @@ def unlock_instances(using: str, owner: str, instances: Collection[str]) -> None
 
     Called at the end of the transaction that settles or releases jobs, after the job rows: every transaction locks job
     rows before lock rows. One owner settles the jobs of one process instance one after the other (its batch runs in one
-    thread), so the check for siblings cannot miss one.
+    thread); a transaction that releases some, in any thread, has called :func:`lock_held_siblings` first. So the check
+    for siblings cannot miss one.
     """
     if not instances:
         return

@@ -20,7 +20,7 @@ from ..nodes.leases import remove_node
 from ..notify.broker import announce_ids
 from ..notify.signals import announce, failure_signal
 from ..rows.bury_unreadable import UNREADABLE
-from ..rows.exclusive import unlock_all, unlock_instances
+from ..rows.exclusive import lock_held_siblings, unlock_all, unlock_instances
 from ..rows.fencing import locked, unlocked
 from ..rows.tallies import hurry_all
 from ..sql.locks import atomic, lock_rows
@@ -94,9 +94,11 @@ def release_strays(using: str, owner: str, in_hand: Callable[[], Iterable[Acquir
     strays = {pk for pk, _ in held.items() - {(job.id, job.revision) for job in in_hand()}}
     if not strays:
         return 0
+    rows = Job.objects.using(using).filter(pk__in=strays, lock_owner=owner).only("revision", *_OF_INSTANCE)
     with atomic(using):
-        rows = lock_rows(Job.objects.using(using).filter(pk__in=strays, lock_owner=owner).order_by("pk"))
-        mine = [row for row in rows.only("revision", *_OF_INSTANCE) if row.revision == held[row.pk]]
+        lock_held_siblings(using, owner, {row.serial_key for row in rows} - {""})
+        locked = lock_rows(rows.order_by("pk"))
+        mine = [row for row in locked if row.revision == held[row.pk]]
         _unlock(using, [row.pk for row in mine])
         unlock_instances(using, owner, {row.serial_key for row in mine} - {""})
     return len(mine)

@@ -10,7 +10,7 @@ from jobexec.models import Job
 from ..notify.broker import announce_ids
 from ..notify.wake import wake_on_commit
 from ..resources.breaker import block_cut_off
-from ..rows.exclusive import unlock_instances
+from ..rows.exclusive import lock_held_siblings, unlock_instances
 from ..rows.fencing import lock_unchanged, unlocked
 from ..sql.locks import atomic
 from ..values.acquired_job import AcquiredJob
@@ -18,10 +18,13 @@ from ..values.acquired_job import AcquiredJob
 
 def release_jobs(using: str, jobs: Sequence[AcquiredJob]) -> int:
     """Unlock jobs that have not started, at no cost. Returns the number of those that were still ours."""
+    count = 0
     with atomic(using):
-        count = sum(_unlock(using, owner, group) for owner, group in by_owner(jobs).items())
         for owner, group in by_owner(jobs).items():
-            unlock_instances(using, owner, {job.serial_key for job in group} - {""})
+            instances = {job.serial_key for job in group} - {""}
+            lock_held_siblings(using, owner, instances)
+            count += _unlock(using, owner, group)
+            unlock_instances(using, owner, instances)
         block_cut_off(using, jobs)
         if count:
             announce_ids(using, (job.id for job in jobs))
