@@ -14,6 +14,8 @@ from ..values.acquired_job import AcquiredJob
 _SHARE = 10.0
 #: Seconds below which the cost of a scan is negligible.
 _DEAR = 0.02
+#: Seconds as which the first page of a loop counts at most.
+_FIRST = 0.1
 
 
 class Position(NamedTuple):
@@ -35,7 +37,8 @@ class AcquisitionCursor:
 
     def __init__(self) -> None:
         self._position: Position | None = None
-        self._head_at = self._head_cost = self._last_cost = self._began = 0.0
+        self._head_at = self._head_cost = self._began = 0.0
+        self._last_cost = _FIRST
         self._full = False
         self._at_head = True
         #: The number of further pages for which the single statement is not tried.

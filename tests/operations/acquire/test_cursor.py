@@ -64,6 +64,16 @@ def test_one_page_that_waited_for_others_does_not_hide_the_head(frozen, full):
     assert walked(cursor, frozen, page(6), full) == place(5), "two in a row are a measure"
 
 
+def test_the_first_page_counts_as_a_tenth_of_a_second_at_most(frozen):
+    """It may have waited for a connection, for imports, for a table that is not in memory."""
+    cursor = AcquisitionCursor()
+    assert walked(cursor, frozen, page(1, 2), True, seconds=60) is None
+    frozen.tick(0.9)
+    assert walked(cursor, frozen, page(3, 4), True) == place(2)
+    frozen.tick(0.2)
+    assert walked(cursor, frozen, page(1), True) is None
+
+
 def test_after_a_page_that_was_not_full_comes_the_head(frozen):
     cursor = used(frozen, seconds=0.01)
     assert walked(cursor, frozen, page(1, 2), True, seconds=0.01) is None
@@ -96,7 +106,7 @@ def test_the_head_takes_no_more_than_a_tenth_of_the_time(frozen):
         cursor.ended(page(number), full=True)
         total += cost
         at_head += cost if cost == 0.3 else 0
-    # The first one is no measure yet, and the last one is not followed by all of its time.
+    # The first one counts as less, and the last one is not followed by all of its time.
     assert 0.05 * total < at_head <= 0.1 * total + 0.6
 
 
