@@ -65,7 +65,7 @@ class Side:
 
 
 def costs(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, float]:
-    """How much more the new run of a pair costs: 1.1 is a tenth more. What neither was told of is left out."""
+    """How much more the new run of a pair costs: 1.1 is a tenth more. Figures that a run lacks are left out."""
     rate = new["details"]["unit"] != "ms"
 
     def worse(before: float, after: float) -> float:
@@ -195,7 +195,7 @@ def parser() -> ArgumentParser:
         prog="python -m demo_project.benchmarks.compare",
         description=__doc__,
         formatter_class=RawDescriptionHelpFormatter,
-        epilog="What follows -- are options of jobbench, as in: ... v0.1.0 external -- --jobs 640 --gateways all",
+        epilog="What follows -- are options of jobbench, which both commits must know: ... v0.1.0 external -- --jobs 640",
     )
     made.add_argument("base", metavar="BASE", help="the commit, branch or tag to compare with")
     made.add_argument("cases", metavar="CASE", nargs="*", help=f"cases of jobbench (default: {', '.join(CASES)})")

@@ -9,7 +9,8 @@ from demo_project.benchmarks import compare
 
 ROOT = compare.ROOT
 
-pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout of git")
+#: An unpacked source distribution has no earlier commit.
+of_a_checkout = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout of git")
 
 
 def report(ours, raw=100.0, unit="jobs/s", cpu=10.0, server=5.0):
@@ -80,6 +81,7 @@ def test_what_is_wrong_is_said(arguments, told):
     assert "Traceback" not in ended.stderr
 
 
+@of_a_checkout
 @pytest.mark.slow
 def test_a_commit_beside_this_checkout():
     ended = call("HEAD", "enqueue", "--pairs", "1", "--limit", "99", "--server", "sqlite", "--", "--jobs", "20")
@@ -90,6 +92,7 @@ def test_a_commit_beside_this_checkout():
     assert [row.split()[0] for row in rows] == ["enqueue", "beside", "CPU"]
 
 
+@of_a_checkout
 @pytest.mark.slow
 def test_an_error_of_a_case_is_told_and_nothing_is_left():
     ended = call("HEAD", "no-such-case", "--server", "sqlite")
