@@ -195,7 +195,7 @@ def parser() -> ArgumentParser:
         prog="python -m demo_project.benchmarks.compare",
         description=__doc__,
         formatter_class=RawDescriptionHelpFormatter,
-        epilog="What follows -- are options of jobbench, which both commits must know: ... v0.1.0 external -- --jobs 640",
+        epilog="What follows -- are options of jobbench that both commits know: ... v0.1.0 external -- --jobs 640",
     )
     made.add_argument("base", metavar="BASE", help="the commit, branch or tag to compare with")
     made.add_argument("cases", metavar="CASE", nargs="*", help=f"cases of jobbench (default: {', '.join(CASES)})")
