@@ -68,6 +68,7 @@ def empty() -> None:
         table.objects.all().delete()
 
 
+@pytest.mark.nightly
 def test_the_buttons_of_the_other_pages(phone, live_server):
     """Suspending and lifting where an operator looks, cancelling an instance, publishing a message."""
     data.make(Job, tenant_id="acme")

@@ -65,6 +65,7 @@ def write(content, path, folder):
         opened.write(f"\n{content}" if file.exists() and file.stat().st_size else content)
 
 
+@pytest.mark.nightly
 def test_each_file_and_each_command(tmp_path: Path):
     ran = 0
     for kind, content, path in blocks():

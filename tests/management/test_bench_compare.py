@@ -83,6 +83,7 @@ def test_what_is_wrong_is_said(arguments, told):
 
 @of_a_checkout
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_commit_beside_this_checkout():
     ended = call("HEAD", "enqueue", "--pairs", "1", "--limit", "99", "--server", "sqlite", "--", "--jobs", "20")
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -94,6 +95,7 @@ def test_a_commit_beside_this_checkout():
 
 @of_a_checkout
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_error_of_a_case_is_told_and_nothing_is_left():
     ended = call("HEAD", "no-such-case", "--server", "sqlite")
     assert ended.returncode == 2

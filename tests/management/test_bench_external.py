@@ -77,6 +77,7 @@ def test_through_a_gateway(alias, bench, door):
 @pytest.mark.parametrize(
     ("door", "lacks", "says"), [("rest", "uvicorn", "uvicorn is missing"), ("grpc", "grpc", "grpc")]
 )
+@pytest.mark.nightly
 def test_it_says_what_is_missing(monkeypatch, door, lacks, says):
     monkeypatch.setattr(external, "find_spec", lambda name: None if name == lacks else find_spec(name))
     with pytest.raises(CommandError, match=f"--gateways {door}: .*{says}.* pip install"):

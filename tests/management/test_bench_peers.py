@@ -72,6 +72,7 @@ def empty_database(alias):
     ("name", "case"),
     [("jobexec", "enqueue"), ("jobexec", "wait"), ("jobexec", "latency"), ("django-tasks-db", "drain")],
 )
+@pytest.mark.nightly
 def test_it_is_measured(empty_database, name, case):
     found = peers.measure(BY_NAME[name], case, 20, {"PEERS_DATABASE": empty_database, "PEERS_THREADS": "2"})
     assert all(found[figure] > 0 for of, figure in peers.COLUMNS if of == case)

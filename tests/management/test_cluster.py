@@ -134,6 +134,7 @@ class TestEnd:
         assert not any(map(alive, nodes))
         assert rows(alias) == 0
 
+    @pytest.mark.nightly
     def test_a_node_that_dies_ends_the_benchmark_and_the_other_node(self, alias, running):
         process, nodes = running
         os.kill(nodes[0], signal.SIGKILL)
@@ -142,6 +143,7 @@ class TestEnd:
         assert not any(map(alive, nodes))
         assert not Job.objects.using(alias).exists()
 
+    @pytest.mark.nightly
     def test_nodes_end_by_themselves_when_the_benchmark_is_killed(self, alias, running):
         process, nodes = running
         process.send(signal.SIGKILL)

@@ -89,7 +89,7 @@ def rows(alias):
 @pytest.mark.transactional
 class TestEachCase:
     @pytest.mark.gate
-    @pytest.mark.parametrize("case", some(SIDE_BY_SIDE, 5))
+    @pytest.mark.parametrize("case", some(SIDE_BY_SIDE, 3, later="nightly"))
     def test_prints_one_json_object_and_removes_its_rows(self, alias, case):
         before, handlers = get_settings(), all_handlers()
         found = json.loads(bench(case, alias, json=True))

@@ -30,6 +30,7 @@ from jobexec.models import (
     TimerJob,
 )
 from jobexec.operations.reports.counts import COUNT_LIMIT
+from tests.support.suite.tiers import some
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]
@@ -75,10 +76,14 @@ def columns_of(table: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 @pytest.mark.parametrize(
     ("table", "query"),
     [
-        *(
-            (table, query)
-            for table in (Job, TimerJob, SuspendedJob, DeadLetterJob, ExternalWorkerJob, JobLog, TaskResult, JobKey)
-            for query in ("", "?p=150")
+        *some(
+            [
+                pytest.param(table, query)
+                for table in (Job, TimerJob, SuspendedJob, DeadLetterJob, ExternalWorkerJob, JobLog, TaskResult, JobKey)
+                for query in ("", "?p=150")
+            ],
+            3,
+            later="nightly",
         ),
         (DeadLetterJob, f"?fingerprint={GROUP}"),
         (Incident, ""),

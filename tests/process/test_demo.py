@@ -115,6 +115,7 @@ def test_once_works_off_every_booking_and_prints_a_table(playground, database):
     playground.assert_clean()
 
 
+@pytest.mark.nightly
 def test_ctrl_c_drains_and_leaves_nothing(playground):
     process = playground.start("--bookings", "20", "--database", "sqlite")
     said = _read_until(process, "Press Ctrl-C to drain")
@@ -129,6 +130,7 @@ def test_ctrl_c_drains_and_leaves_nothing(playground):
     playground.assert_clean()
 
 
+@pytest.mark.nightly
 def test_a_child_that_dies_ends_the_demo_with_its_last_words(playground):
     process = playground.start("--bookings", "20", "--database", "sqlite")
     _read_until(process, "Press Ctrl-C to drain")
@@ -151,6 +153,7 @@ def test_nothing_runs_on_when_the_demo_is_killed(playground):
     until(lambda: not playground.left(), turn=0.1)
 
 
+@pytest.mark.nightly
 def test_a_port_that_is_taken_is_said(playground):
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))

@@ -67,6 +67,7 @@ def states(process):
     return [each["state"] for each in health.ask(process, "live").body["processes"]]
 
 
+@pytest.mark.nightly
 def test_a_supervisor_answers_for_its_processes(alias, run, enqueue, trace):
     supervisor = run("--processes", "2", "--node", "pair", "--threads", "1", *PORT)
     assert health.ask(supervisor, "startup").code == 503

@@ -37,6 +37,7 @@ def test_until_empty_waits_for_retries_and_reports_timers(alias, run, enqueue, t
 
 @pytest.mark.slow
 @pytest.mark.databases("sqlite")
+@pytest.mark.nightly
 def test_verbosity(alias, run, enqueue, trace):
     enqueue("note", "a")
     silent = run("--until-empty", "-v", "0")
@@ -224,6 +225,7 @@ def test_a_database_without_its_tables_or_that_does_not_answer(alias, run, tmp_p
 
 @pytest.mark.gate
 @pytest.mark.databases("postgresql")
+@pytest.mark.nightly
 def test_two_nodes_of_one_name_are_warned_and_kept_apart(alias, run, enqueue, trace):
     first = run("--node", "twin").started()
     second = run("--node", "twin").started()

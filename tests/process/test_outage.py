@@ -96,6 +96,7 @@ def test_a_stop_during_the_outage_ends_in_time(alias, behind_proxy, enqueue, tra
 
 
 @pytest.mark.databases("postgresql")
+@pytest.mark.nightly
 def test_a_stop_with_an_outcome_that_cannot_be_written_is_unfinished(alias, behind_proxy, enqueue, trace):
     proxy, start = behind_proxy
     executor = start(GRACE_PERIOD=1).started()

@@ -57,6 +57,7 @@ def test_max_jobs_with_one_process(alias, run, enqueue, trace):
 
 
 @pytest.mark.databases("postgresql")
+@pytest.mark.nightly
 def test_a_process_ends_at_its_limit(alias, run, enqueue, trace):
     for number in range(3):
         enqueue("note", f"early {number}")
@@ -104,6 +105,7 @@ def test_two_processes_are_recycled_one_after_the_other(alias, run, enqueue, tra
 
 
 @pytest.mark.databases("postgresql")
+@pytest.mark.nightly
 def test_a_signal_during_a_recycle_is_the_first_one(alias, run, enqueue, trace):
     enqueue("note", "counts")
     enqueue("wait", "a", str(trace.go))
@@ -124,6 +126,7 @@ def test_a_signal_during_a_recycle_is_the_first_one(alias, run, enqueue, trace):
 
 
 @pytest.mark.databases("postgresql")
+@pytest.mark.nightly
 def test_the_second_signal_during_a_recycle_leaves(alias, run, enqueue, trace):
     enqueue("note", "counts")
     enqueue("wait", "a", str(trace.go))
@@ -136,6 +139,7 @@ def test_the_second_signal_during_a_recycle_leaves(alias, run, enqueue, trace):
 
 
 @pytest.mark.databases("sqlite")
+@pytest.mark.nightly
 def test_a_grace_period_that_is_over_does_not_keep_the_fresh_one_away(alias, run, enqueue, trace):
     enqueue("note", "counts")
     enqueue("wait", "a", str(trace.go))
@@ -150,6 +154,7 @@ def test_a_grace_period_that_is_over_does_not_keep_the_fresh_one_away(alias, run
 
 
 @pytest.mark.databases("postgresql")
+@pytest.mark.nightly
 def test_too_many_stuck_threads(alias, run, enqueue, trace):
     """The process drains what can be drained and ends; an exclusive job's process instance stays locked until then."""
     columns = {"timeout": timedelta(seconds=0.3), "retries": 1, "process_instance_id": "order-1"}
@@ -167,6 +172,7 @@ def test_too_many_stuck_threads(alias, run, enqueue, trace):
 
 
 @pytest.mark.databases("postgresql")
+@pytest.mark.nightly
 def test_too_many_stuck_threads_in_one_of_two_processes(alias, run, enqueue, trace):
     enqueue("wait", "hangs", str(trace.go), timeout=timedelta(seconds=0.3), retries=1)
     supervisor = run("--processes", "2", "--threads", "1", "-v", "2", MAX_STUCK_THREADS=0)

@@ -100,6 +100,7 @@ def test_all_processes_start_afresh_after_what_runs_has_ended(alias, project, tr
 
 
 @pytest.mark.databases("sqlite")
+@pytest.mark.nightly
 def test_code_that_cannot_start_waits_for_the_next_change(alias, project, trace):
     supervisor = project.start()
     until(project.pids, 60)
@@ -122,6 +123,7 @@ def test_code_that_cannot_start_waits_for_the_next_change(alias, project, trace)
 
 
 @pytest.mark.databases("sqlite")
+@pytest.mark.nightly
 def test_ctrl_c_ends_it_also_when_nothing_can_start(alias, project):
     supervisor = project.start("--reload", debug=False)
     until(project.pids, 60)

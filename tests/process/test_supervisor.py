@@ -65,6 +65,7 @@ def test_a_child_that_was_killed_is_restarted(alias, pair, enqueue, trace):
     assert supervisor.ended() == 0, supervisor.text
 
 
+@pytest.mark.nightly
 def test_a_child_that_somebody_else_ended_is_restarted(alias, pair):
     supervisor = pair()
     before = nodes(alias)
@@ -75,6 +76,7 @@ def test_a_child_that_somebody_else_ended_is_restarted(alias, pair):
     assert supervisor.ended() == 0, supervisor.text
 
 
+@pytest.mark.nightly
 def test_a_signal_to_every_process_at_once_is_the_first_one(alias, pair, enqueue, trace):
     """systemd does that, unless told otherwise: KillMode=control-group."""
     supervisor = pair("--threads", "1", "--queue-size", "1")
@@ -92,6 +94,7 @@ def test_a_signal_to_every_process_at_once_is_the_first_one(alias, pair, enqueue
     assert Job.objects.using(alias).get().lost_runs == 0
 
 
+@pytest.mark.nightly
 def test_a_child_that_dies_while_the_database_is_away_is_started_when_it_is_back(alias, run):
     addresses = json.loads(processes.environment(alias, JOBEXEC={})["JOBEXEC_TEST_CONNECTIONS"])
     with in_front_of(addresses["default"]) as proxy:
@@ -112,6 +115,7 @@ def test_a_child_that_dies_while_the_database_is_away_is_started_when_it_is_back
         assert supervisor.ended() == 0, supervisor.text
 
 
+@pytest.mark.nightly
 def test_the_second_signal_is_passed_on(alias, pair, enqueue, trace):
     enqueue("wait", "a", str(trace.go))
     supervisor = pair("--threads", "1")

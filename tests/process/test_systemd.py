@@ -78,6 +78,7 @@ def test_a_supervisor_is_the_main_process(alias, run, enqueue, trace, manager):
 
 
 @pytest.mark.parametrize("manager", ["path"], indirect=True)
+@pytest.mark.nightly
 def test_a_supervisor_that_stands_still_is_not_heard(alias, run, manager):
     supervisor = run("--max-jobs", "1000", env=manager.env)
     manager.hear("READY=1")
@@ -94,6 +95,7 @@ def test_a_supervisor_that_stands_still_is_not_heard(alias, run, manager):
 
 
 @pytest.mark.parametrize("manager", ["path"], indirect=True)
+@pytest.mark.nightly
 def test_the_watchdog_of_another_process_is_not_ours(alias, run, manager):
     executor = run(env=manager.env | {"WATCHDOG_PID": "1"})
     manager.hear("STATUS=Ready: default")

@@ -100,6 +100,7 @@ def test_refreshes_until_q(alias, top):
 
 
 @pytest.mark.databases("sqlite")
+@pytest.mark.nightly
 def test_what_does_not_fit_is_left_out_and_not_the_keys(alias, top):
     for number in range(30):
         make_job(alias, handler_type="shop.job", due_date=clock.now(alias) + timedelta(days=1))
@@ -119,6 +120,7 @@ def _plain(line):
 
 
 @pytest.mark.databases("sqlite")
+@pytest.mark.nightly
 def test_ctrl_c_ends_it_quietly(alias, top):
     top.shows(b"q quits, p pauses")
     top.press(b"\x03")

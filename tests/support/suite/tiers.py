@@ -129,12 +129,12 @@ def current() -> Tier:
     return TIERS[name]
 
 
-def some(cases: Iterable[Any], each: int) -> list[Any]:
-    """Return parameters of which the quick tier takes the first and then one in `each`; the gate takes all."""
-    return [_at_the_gate(case) if at % each else case for at, case in enumerate(cases)]
+def some(cases: Iterable[Any], each: int, later: str = "gate") -> list[Any]:
+    """Return parameters: the first and then one in `each` as they are, the others marked with the tier `later`."""
+    return [_marked(case, getattr(pytest.mark, later)) if at % each else case for at, case in enumerate(cases)]
 
 
-def _at_the_gate(case: Any) -> Any:
+def _marked(case: Any, mark: Any) -> Any:
     if isinstance(case, type(pytest.param())):
-        return pytest.param(*case.values, marks=[*case.marks, pytest.mark.gate], id=case.id)
-    return pytest.param(case, marks=pytest.mark.gate)
+        return pytest.param(*case.values, marks=[*case.marks, mark], id=case.id)
+    return pytest.param(case, marks=mark)

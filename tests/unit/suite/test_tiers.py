@@ -80,6 +80,11 @@ def test_some_are_left_to_the_gate():
     assert later[0].id == "two"
 
 
+def test_some_are_left_to_the_nightly_run():
+    first, second = tiers.some([1, 2], 2, later="nightly")
+    assert first == 1 and [mark.name for mark in second.marks] == ["nightly"]
+
+
 @pytest.mark.parametrize(("processes", "slow", "quick"), [(1, 3, 5), (4, 0, 9), (4, 1, 9), (4, 7, 30), (4, 9, 0)])
 def test_each_process_begins_with_its_share_of_the_slow_tests(monkeypatch, processes, slow, quick):
     monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", str(processes))
