@@ -78,7 +78,7 @@ def columns_of(table: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     [
         *some(
             [
-                pytest.param(table, query)
+                (table, query)
                 for table in (Job, TimerJob, SuspendedJob, DeadLetterJob, ExternalWorkerJob, JobLog, TaskResult, JobKey)
                 for query in ("", "?p=150")
             ],

@@ -208,7 +208,7 @@ ACTIONS = [
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize(("table", "action", "answers"), some([pytest.param(*case) for case in ACTIONS], 4))
+@pytest.mark.parametrize(("table", "action", "answers"), some(ACTIONS, 4))
 def test_an_action_on_rows_of_others_does_nothing_and_tells_nothing(acme, table, action, answers):
     row = rows_of("beta")[table]
     before = everything()
@@ -223,7 +223,7 @@ def test_an_action_on_rows_of_others_does_nothing_and_tells_nothing(acme, table,
     assert everything() == before
 
 
-@pytest.mark.parametrize(("table", "action", "answers"), some([pytest.param(*case) for case in ACTIONS], 4))
+@pytest.mark.parametrize(("table", "action", "answers"), some(ACTIONS, 4))
 def test_it_does_something_to_own_ones(acme, table, action, answers):
     row = rows_of("acme")[table]
     before = everything()

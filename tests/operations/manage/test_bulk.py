@@ -127,7 +127,7 @@ def test_no_verb_is_missing_here():
 @pytest.mark.gate
 @pytest.mark.parametrize(
     ("verb", "table"),
-    some([pytest.param(verb, table) for verb in VERBS_ON_JOBS for table in JOB_TABLES], 3, later="nightly"),
+    some([(verb, table) for verb in VERBS_ON_JOBS for table in JOB_TABLES], 3, later="nightly"),
 )
 def test_all_forms_write_the_same(alias, table, verb, frozen, monkeypatch):
     rows = mixture(alias, table)

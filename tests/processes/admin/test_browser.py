@@ -9,6 +9,7 @@ from jobexec.processes.operations import statistics
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.start import start
 from jobexec.testing import ManualExecutor
+from tests.support.suite.tiers import some
 from tests.support.threads import finish
 from tests.support.threads import start as beside
 from tests.support.web import browser
@@ -38,7 +39,7 @@ def order(transactional_db):
     return found
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", some(["light", "dark"], 2, later="nightly"))
 def test_every_page(page, scheme, order):  # noqa: F811
     page.emulate_media(color_scheme=scheme)
     flow = shop().start(using="default")
@@ -133,7 +134,10 @@ def test_pages_fit_the_window(open_page, order, django_user_model, width):  # no
         assert window.evaluate("document.documentElement.scrollWidth") <= width, address
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1024, "dark"), (400, "light"), (400, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    some([(400, "dark"), (400, "light"), (1024, "dark"), (1440, "light")], 4, later="nightly"),
+)
 def test_questions_fit_the_window_and_can_be_read(open_page, order, django_user_model, width, scheme):  # noqa: F811
     user = django_user_model.objects.create_superuser("admin")
     window = open_page(user, viewport={"width": width, "height": 900}, color_scheme=scheme)

@@ -137,4 +137,4 @@ def some(cases: Iterable[Any], each: int, later: str = "gate") -> list[Any]:
 def _marked(case: Any, mark: Any) -> Any:
     if isinstance(case, type(pytest.param())):
         return pytest.param(*case.values, marks=[*case.marks, mark], id=case.id)
-    return pytest.param(case, marks=mark)
+    return pytest.param(*case if isinstance(case, tuple) else (case,), marks=mark)
