@@ -173,9 +173,10 @@ class Pattern:
 
         Raises :class:`~jobexec.exceptions.NotAuthorized`.
         """
-        handler_type = self._columns.get("handler_type", "")
-        if self._is_asked and not handler_type.startswith(_OWN):
-            authorize("enqueue", handler_type, self.using, self._columns)
+        if self._is_asked:
+            handler_type = self._columns.get("handler_type", "")
+            if not handler_type.startswith(_OWN):
+                authorize("enqueue", handler_type, self.using, self._columns)
 
     def of_resource(self, name: str | None) -> Pattern:
         """The same pattern for jobs of another resource, which was made from the arguments of a call."""

@@ -47,8 +47,8 @@ def wake_on_commit(
     wake-up only costs latency: polling always suffices. With a broker as dispatcher, the broker notifies other
     processes of jobs (:mod:`~jobexec.operations.notify.broker`), and the database of everything else.
     """
-    subjects = {MESSAGES: messages, SCHEDULES: schedules, HISTORY: history, TIMERS: timers}
-    _wake(using, next((subject for subject, is_meant in subjects.items() if is_meant), JOBS))
+    subject = MESSAGES if messages else SCHEDULES if schedules else HISTORY if history else TIMERS if timers else JOBS
+    _wake(using, subject)
 
 
 def wake_for_resources(using: str, names: Iterable[str | None]) -> None:

@@ -42,6 +42,8 @@ class Once(Generic[C]):
         waiting: Any = connection.run_on_commit
         if not waiting:
             return None
+        if isinstance(waiting[-1][1], self._kind):
+            return waiting[-1][1]
         place = self._places.get(connection, 0)
         if place >= len(waiting) or not isinstance(waiting[place][1], self._kind):
             found = (number for number, entry in enumerate(waiting) if isinstance(entry[1], self._kind))

@@ -31,7 +31,9 @@ def rank(using: str, due: datetime, priority: int) -> int:
     milliseconds = (due - _EPOCH) // _MILLISECOND  # in integers: exactly as rank_sql()
     # PRIORITY_AGEING may be long and priority high: clamp to the 64 bits of the column, which keeps the order. No error
     # is raised here: a row with an absurd priority must not keep the others of its page from moving.
-    value = milliseconds - int(priority) * interval(using)  # SQLite may hold a text, and text * int repeats it
+    value = milliseconds
+    if priority:  # most have none, and are spared the look at the settings
+        value -= int(priority) * interval(using)  # SQLite may hold a text, and text * int repeats it
     return max(_LEAST, min(_MOST, value))
 
 
