@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db import Error, connections, transaction
 from django.db.models import F, Min, Q, QuerySet
 from django.db.models.fields.json import KeyTransform
 
@@ -49,7 +49,7 @@ def activate_jobs(using: str, fetch: Fetch) -> list[ActivatedJob]:
 
     Runs in a transaction, which ends by asking ``fetch.is_alive``: if the caller has gone, it is rolled back. Further
     transactions follow if some of the first jobs cannot be handed out: siblings in one process instance are handed out
-    one at a time.
+    one at a time. If the database refuses one of these, the jobs of those before it are returned.
     Raises :class:`~jobexec.exceptions.InvalidJob` for invalid values and :class:`~jobexec.exceptions.NotAllowed` for
     types and tenants that the caller may not access.
     """
@@ -60,7 +60,12 @@ def activate_jobs(using: str, fetch: Fetch) -> list[ActivatedJob]:
     found: list[ActivatedJob] = []
     for _ in range(_ROUNDS):
         wanted = replace(fetch, max_jobs=min(fetch.max_jobs, MAX_JOBS) - len(found))
-        page = _page(using, wanted, tenants)
+        try:
+            page = _page(using, wanted, tenants)
+        except Error:
+            if not found or connections[using].in_atomic_block:
+                raise
+            break  # what is committed is locked for the worker, and must reach it
         if page is None:
             if found:
                 yield_jobs(using, found)
