@@ -154,11 +154,13 @@ def _asked_for(rows: QuerySet[ExternalWorkerJob], fetch: Fetch) -> QuerySet[Exte
         "process_definition_key__in": _listed(fetch.process_definition_keys),
     }
     rows = rows.filter(**{name: value for name, value in conditions.items() if value is not None})
-    for number, (name, value) in enumerate((fetch.process_variables or {}).items()):
-        # Through an alias, and not by its own name: a variable may have the same name as a lookup.
-        variable = KeyTransform(name, KeyTransform("variables", "handler_configuration"))
-        rows = rows.alias(**{f"variable_{number}": variable}).filter(**{f"variable_{number}": value})
-    return rows
+    if not (variables := fetch.process_variables):
+        return rows
+    # Through aliases, and not by their own names: a variable may have the same name as a lookup.
+    names = {f"variable_{number}": name for number, name in enumerate(variables)}
+    stored = KeyTransform("variables", "handler_configuration")
+    rows = rows.alias(**{alias: KeyTransform(name, stored) for alias, name in names.items()})
+    return rows.filter(**{alias: variables[name] for alias, name in names.items()})
 
 
 def _listed(values: Any) -> list[str] | None:
