@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db import Error, connections, transaction
 from django.db.models import F, Min, Q, QuerySet
 from django.db.models.fields.json import KeyTransform
 
@@ -49,7 +49,7 @@ def activate_jobs(using: str, fetch: Fetch) -> list[ActivatedJob]:
 
     Runs in a transaction, which ends by asking ``fetch.is_alive``: if the caller has gone, it is rolled back. Further
     transactions follow if some of the first jobs cannot be handed out: siblings in one process instance are handed out
-    one at a time.
+    one at a time. If the database refuses one of these, the jobs of those before it are returned.
     Raises :class:`~jobexec.exceptions.InvalidJob` for invalid values and :class:`~jobexec.exceptions.NotAllowed` for
     types and tenants that the caller may not access.
     """
@@ -60,7 +60,12 @@ def activate_jobs(using: str, fetch: Fetch) -> list[ActivatedJob]:
     found: list[ActivatedJob] = []
     for _ in range(_ROUNDS):
         wanted = replace(fetch, max_jobs=min(fetch.max_jobs, MAX_JOBS) - len(found))
-        page = _page(using, wanted, tenants)
+        try:
+            page = _page(using, wanted, tenants)
+        except Error:
+            if not found or connections[using].in_atomic_block:
+                raise
+            break  # what is committed is locked for the worker, and must reach it
         if page is None:
             if found:
                 yield_jobs(using, found)
@@ -149,11 +154,13 @@ def _asked_for(rows: QuerySet[ExternalWorkerJob], fetch: Fetch) -> QuerySet[Exte
         "process_definition_key__in": _listed(fetch.process_definition_keys),
     }
     rows = rows.filter(**{name: value for name, value in conditions.items() if value is not None})
-    for number, (name, value) in enumerate((fetch.process_variables or {}).items()):
-        # Through an alias, and not by its own name: a variable may have the same name as a lookup.
-        variable = KeyTransform(name, KeyTransform("variables", "handler_configuration"))
-        rows = rows.alias(**{f"variable_{number}": variable}).filter(**{f"variable_{number}": value})
-    return rows
+    if not (variables := fetch.process_variables):
+        return rows
+    # Through aliases, and not by their own names: a variable may have the same name as a lookup.
+    names = {f"variable_{number}": name for number, name in enumerate(variables)}
+    stored = KeyTransform("variables", "handler_configuration")
+    rows = rows.alias(**{alias: KeyTransform(name, stored) for alias, name in names.items()})
+    return rows.filter(**{alias: variables[name] for alias, name in names.items()})
 
 
 def _listed(values: Any) -> list[str] | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from django.db.models import QuerySet
 
 from jobexec import signals
-from jobexec.exceptions import IncidentNotFound, JobStateError, NotAllowed
+from jobexec.exceptions import DuplicateJob, IncidentNotFound, JobStateError, NotAllowed
 from jobexec.models import DeadLetterJob, Incident, IncidentState, SuspendedJob
 
 from ..audit import audited, note
 from ..enqueue.batch_drivers import reopen
+from ..enqueue.unique import take_back
 from ..notify.signals import announce
 from ..rows.move import move
 from ..rows.requeued import requeued_columns
@@ -31,8 +32,8 @@ def resolve_external_incident(using: str, incident_key: int, *, caller: Caller =
     suspension covers goes to the suspended jobs. Raises
     :class:`~jobexec.exceptions.IncidentNotFound` if there is no open incident that the caller may see,
     :class:`~jobexec.exceptions.JobStateError` while the job has no retries
-    (:func:`~jobexec.operations.external.update.set_external_retries`), and :class:`~jobexec.exceptions.NotAllowed` for
-    types that the caller may not access.
+    (:func:`~jobexec.operations.external.update.set_external_retries`) or another job has its unique key, and
+    :class:`~jobexec.exceptions.NotAllowed` for types that the caller may not access.
     """
     in_transaction(using, lambda: _resolve(using, incident_key, caller))
 
@@ -50,6 +51,10 @@ def _resolve(using: str, key: int, caller: Caller) -> None:
             f"Expected to resolve incident with key '{key}', but the job with key '{row.job_key}' has no retries left."
         )
     reopen(using, [row])
+    try:
+        take_back(row)
+    except DuplicateJob as error:
+        raise JobStateError(f"Expected to resolve incident with key '{key}', but {error}") from error
     row.suspend_requested = False  # as for a job that an operator requeues
     to = SuspendedJob if covered_rows(using, [row]) else table_for(row, later=False)
     moved = move(row, to, **requeued_columns(retries), due_date=None)

@@ -73,6 +73,16 @@ def test_the_conditions_of_a_topic(alias, rest):
         assert rest.fetch("payment", **condition) == [], condition
 
 
+def test_conditions_for_many_variables_are_refused(alias, rest):
+    make_external(alias, variables={f"v{n}": n for n in range(100)})
+    topic = {"topicName": "payment", "lockDuration": 1000}
+    for count, status in ((101, 400), (100, 200)):
+        topic["processVariables"] = {f"v{n}": n for n in range(count)}
+        answer = rest.post(FETCH, workerId="w", maxTasks=1, topics=[topic])
+        assert answer[0] == status
+    assert len(answer[1]) == 1
+
+
 def test_lists_that_are_empty_are_no_condition(alias, rest):
     row = make_external(alias)
     empty = {"processDefinitionIdIn": [], "processDefinitionKeyIn": [], "tenantIdIn": [], "processVariables": {}}

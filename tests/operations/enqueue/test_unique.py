@@ -5,10 +5,11 @@ from functools import partial
 
 import pytest
 from django.db import connections, transaction
+from django.db.models import Q
 from django.test.utils import CaptureQueriesContext
 
 from jobexec import job, signals
-from jobexec.exceptions import DuplicateJob
+from jobexec.exceptions import DuplicateJob, JobStateError
 from jobexec.handlers import registry
 from jobexec.models import JOB_TABLES, DeadLetterJob, Job, JobKey, JobLog, SuspendedJob, TimerJob
 from jobexec.operations import (
@@ -21,6 +22,8 @@ from jobexec.operations import (
     set_retries,
     suspend,
 )
+from jobexec.operations.external import resolve_external_incident
+from jobexec.operations.external.search import search_incidents
 from jobexec.operations.maintenance.key_cleanup import freeing_keys
 from tests.support.factories import a_failure, a_run, acquire, reload, table_of
 from tests.support.threads import finish, held, start, wait_until_waiting
@@ -217,6 +220,21 @@ def test_a_dead_letter_whose_key_another_has_waits_until_that_is_over(alias, uni
     assert verb(first.pk, using=alias)
     assert handler.enqueue(1).pk == first.pk
     assert jobs_of(alias)[first.pk] is Job
+
+
+def test_an_incident_of_a_dead_letter_whose_key_another_has_stays_open(alias, unique):
+    handler = unique(process_instance_id="p", process_definition_key="order")
+    first = handler.enqueue(1)
+    in_state(alias, first, "dead")
+    second = handler.enqueue(1)
+    (incident,) = search_incidents(alias, Q())
+    with pytest.raises(JobStateError, match=f"incident with key '{incident.incident_key}'.*{second.pk}"):
+        resolve_external_incident(alias, incident.incident_key)
+    assert jobs_of(alias) == {first.pk: DeadLetterJob, second.pk: Job}
+    delete_jobs(second, using=alias)
+    resolve_external_incident(alias, incident.incident_key)
+    assert jobs_of(alias) == {first.pk: Job}
+    assert handler.enqueue(1).pk == first.pk
 
 
 @pytest.mark.parametrize("cleaned", [False, True])

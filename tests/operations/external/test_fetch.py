@@ -6,11 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 import jobexec
 from jobexec.exceptions import InvalidJob, NotAllowed
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Incident, SuspendedJob
 from jobexec.operations import suspend
+from jobexec.operations.external import fetch as external_fetch
 from jobexec.operations.external.fetch import activate_jobs, next_available, yield_jobs
 from jobexec.operations.external.types import Caller, Fetch
 from tests.support.factories import make_job
@@ -307,3 +309,24 @@ def test_only_jobs_that_are_meant(conditions, count, alias):
     )
     make(alias, variables={"amount": 6})
     assert len(fetch(alias, **conditions)) == count
+
+
+@pytest.mark.transactional
+def test_an_error_in_a_later_transaction_keeps_no_job_from_its_worker(alias, monkeypatch):
+    """What earlier transactions have locked would stay locked until the deadline, and nobody would work on it."""
+    siblings = [make(alias, process_instance_id="p") for _ in range(3)]
+    free = make(alias)
+    whole, calls = external_fetch._lock, []
+
+    def lock(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 2:
+            raise OperationalError(1213, "Deadlock found")
+        return whole(*args)
+
+    monkeypatch.setattr(external_fetch, "_lock", lock)
+    assert [job.id for job in fetch(alias, max_jobs=3)] == [siblings[0].pk]
+    assert [job.id for job in fetch(alias, max_jobs=3)] == [free.pk]
+    calls[:] = [()]
+    with pytest.raises(OperationalError):
+        fetch(alias)

@@ -78,12 +78,15 @@ class Body:
         self._check_length(name, value, most)
         return list(value)
 
-    def mapping(self, name: str) -> dict[str, Any]:
+    def mapping(self, name: str, most: int | None = None) -> dict[str, Any]:
+        """An object, with at most ``most`` members; empty if it is missing."""
         value = self._members.get(name)
         if value is None:
             return {}
         if not isinstance(value, dict):
             self._expected(name, "an object", value)
+        if most is not None:
+            self._check_length(name, value, most)
         return dict(value)
 
     def objects(self, name: str, most: int) -> list[Body]:

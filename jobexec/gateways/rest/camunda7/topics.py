@@ -16,6 +16,8 @@ from .variables import with_notes
 MAX_WAIT = 1_800_000  # milliseconds
 #: Each topic is fetched separately. Camunda has no limit.
 MOST_TOPICS = 100
+#: Conditions for variables; each takes part of the statement, which the database has to parse.
+_MOST_VARIABLES = 100
 #: The only supported order is by creation time.
 _MOST_SORTINGS = 10
 
@@ -91,7 +93,7 @@ def _topic(body: Body, base: Fetch) -> Topic:
         business_key=body.text("businessKey"),
         process_definition_ids=ids,
         process_definition_keys=keys,
-        process_variables=body.mapping("processVariables") or None,
+        process_variables=body.mapping("processVariables", most=_MOST_VARIABLES) or None,
     )
     # Process definitions here have no version tags.
     impossible = [] in (tenants, ids, keys) or body.has("processDefinitionVersionTag")
