@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.decorator import job
 from jobexec.operations.enqueue.create import create_jobs
@@ -16,7 +14,7 @@ from .engine.tokens import Tokens
 from .handlers.deliver import deliver
 from .handlers.signals import DELIVER
 from .handlers.starting import start_instance
-from .handlers.stepping import proceed, proceed_beside
+from .handlers.stepping import proceed, proceed_beside, proceed_or_fail
 from .handlers.steps import is_last
 from .operations.many import cancel_page
 from .store.incidents import RETRY
@@ -33,22 +31,14 @@ def continue_token(context: JobContext, root: str, token: str) -> None:
     """Begin or leave an element. The step, and the end of this job, are one transaction."""
     event = Continue(UUID(token), context.id)
 
-    def step() -> None:
-        if context.work.exclusive:  # no other job of the instance runs meanwhile
-            proceed(context.using, UUID(root), event, savepoint=False)
-        else:
-            proceed_beside(context.using, UUID(root), event, context.work.tenant_id)
+    def failed(error: Exception) -> JobFailed | None:
+        told = f"{type(error).__name__}: {error}"
+        return JobFailed(event.token, event.job, told) if is_last(context, error) else None
 
-    if context.work.retries > 1:
-        step()
-        return
-    try:
-        with transaction.atomic(using=context.using):
-            step()
-    except Exception as error:
-        failed = JobFailed(event.token, event.job, f"{type(error).__name__}: {error}")
-        if not is_last(context, error) or proceed(context.using, UUID(root), failed, savepoint=False) is None:
-            raise
+    if context.work.exclusive:  # no other job of the instance runs meanwhile
+        proceed_or_fail(context.using, UUID(root), event, failed)
+    else:
+        proceed_beside(context.using, UUID(root), event, context.work.tenant_id, failed)
 
 
 @job(name=TIMER, atomic=True)
@@ -57,7 +47,8 @@ def fire_timer(
 ) -> None:
     """Let a timer fire; a cycle goes on if what it belongs to is still there."""
     event = Triggered(UUID(owner), element, UUID(activity) if activity else None)
-    if proceed(context.using, UUID(root), event, savepoint=False) is not None and repeat:
+    changes = proceed(context.using, UUID(root), event, savepoint=False)
+    if repeat and changes is not None and changes.leave_armed(event.owner, element):
         _arm_again(context, repeat)
 
 

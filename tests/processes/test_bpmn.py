@@ -569,3 +569,74 @@ def test_who_has_started_it_is_a_variable(alias):
     deployed(alias, body + flows(("s", "ask")))
     start("order", user="anna", using=alias)
     assert UserTask.objects.using(alias).get().assignee == "anna"
+
+
+def test_an_error_that_is_interrupted_in_the_same_step_is_no_incident(alias):
+    """Two branches of one step: nothing catches the error of the first one, and the second one ends the process."""
+    body = (
+        '<startEvent id="s"/><parallelGateway id="x"/>'
+        '<serviceTask id="sell" camunda:delegateExpression="${tests.bpmn.sell}"/><task id="b"/>'
+        '<endEvent id="stop"><terminateEventDefinition/></endEvent>'
+    )
+    deployed(alias, body + flows(("s", "x"), ("x", "sell"), ("x", "b"), ("b", "stop")))
+    instance = start("order", variables={"stock": 0}, using=alias)
+    assert state(alias, instance) == "terminated"
+    assert not Incident.objects.using(alias).exists()
+    assert_nothing_is_left(alias)
+
+
+HOURLY = "<timerEventDefinition><timeCycle>R/PT1H</timeCycle></timerEventDefinition>"
+
+
+@pytest.mark.parametrize(
+    ("body", "pairs", "ends"),
+    [
+        (
+            f'<boundaryEvent id="late" attachedToRef="a" cancelActivity="false">{HOURLY}</boundaryEvent>'
+            '<endEvent id="stop"><terminateEventDefinition/></endEvent>',
+            [("late", "b"), ("b", "stop")],
+            "terminated",
+        ),
+        (
+            '<subProcess id="h" triggeredByEvent="true">'
+            f'<startEvent id="late" isInterrupting="false">{HOURLY}</startEvent>'
+            '<endEvent id="bad"><errorEventDefinition errorRef="e1"/></endEvent>'
+            '<sequenceFlow id="g" sourceRef="late" targetRef="bad"/></subProcess>'
+            '<subProcess id="k" triggeredByEvent="true">'
+            '<startEvent id="caught"><errorEventDefinition errorRef="e1"/></startEvent><userTask id="c"/>'
+            '<sequenceFlow id="k1" sourceRef="caught" targetRef="c"/></subProcess>',
+            [("a", "b")],
+            "active",
+        ),
+    ],
+    ids=["its branch ends the process", "its branch interrupts the process"],
+)
+def test_a_cycle_is_over_with_the_step_that_ends_what_it_belongs_to(alias, run_jobs, body, pairs, ends):
+    with controlled_clock() as clock:
+        given = '<startEvent id="s"/><userTask id="a"/>' + note_task("b") + body + flows(("s", "a"), *pairs)
+        deployed(alias, given, before='<error id="e1" errorCode="E1"/>')
+        instance = start("order", using=alias)
+        assert TimerJob.objects.using(alias).count() == 1
+        clock.advance(3601)
+        run_jobs()
+    assert (state(alias, instance), TimerJob.objects.using(alias).count()) == (ends, 0)
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        '<subProcess id="x" {async}><startEvent id="xs"/>{task}<sequenceFlow id="g" sourceRef="xs" targetRef="b"/>'
+        "</subProcess>",
+        '<serviceTask id="x" camunda:delegateExpression="${{tests.bpmn.note}}" {async}>'
+        "<multiInstanceLoopCharacteristics><loopCardinality>2</loopCardinality></multiInstanceLoopCharacteristics>"
+        "</serviceTask>",
+    ],
+    ids=["sub-process", "multi-instance"],
+)
+def test_a_job_that_is_not_exclusive_begins_tokens_whose_tasks_it_runs(alias, run_jobs, element):
+    given = {"async": 'camunda:asyncBefore="true" camunda:exclusive="false"', "task": note_task("b")}
+    deployed(alias, '<startEvent id="s"/>' + element.format(**given) + flows(("s", "x")))
+    instance = start("order", using=alias)
+    ManualExecutor(alias).run_due(3)
+    assert state(alias, instance) == "completed"
+    assert DONE in (["b"], ["x", "x"])

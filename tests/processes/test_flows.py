@@ -123,6 +123,37 @@ def test_a_failure_has_a_way_of_its_own(alias, run_jobs):
     assert not DeadLetterJob.objects.using(alias).exists()
 
 
+@job(name="tests.flows.refuse_inside", atomic=True, retries="R3/PT0S")
+def refuse_inside(name):
+    CALLS.append(name)
+    raise DoNotRetry("no")
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_a_failure_in_a_transaction_has_its_way_at_once_if_it_must_not_be_tried_again(alias, run_jobs, exclusive):
+    flow = Flow("fail")
+    first = flow.step(refuse_inside.using(exclusive=exclusive), "a")
+    flow.step(note, "b", after=first)
+    flow.step(note, "sorry", after=first.failed)
+    instance = started(alias, flow)
+    run_jobs()
+    assert (CALLS, state(alias, instance)) == (["a", "sorry"], "completed")
+    assert not DeadLetterJob.objects.using(alias).exists()
+
+
+def test_a_function_that_must_not_be_tried_again_is_not_because_the_process_cannot_continue(alias, run_jobs):
+    flow = Flow("compare")
+    first = flow.step(note, "charge", "much")
+    second = flow.step(refuse, "a", after=first)
+    flow.step(note, "sorry", after=second.failed, when=first.result > 1)
+    instance = started(alias, flow)
+    run_jobs()
+    assert (CALLS, state(alias, instance)) == (["charge", "a"], "active")
+    dead = DeadLetterJob.objects.using(alias).get()
+    assert (dead.failed_activity_id, dead.attempts) == ("refuse", 1)
+    assert "DoNotRetry: no (the process cannot continue after this failure: EvaluationE" in dead.exception_message
+
+
 def test_a_failure_without_a_way_waits_for_an_operator(alias, run_jobs):
     flow = Flow("incident")
     first = flow.step(refuse, "a")

@@ -117,7 +117,7 @@ def _leave(moves: Moves, token: Token) -> None:
     if token.activity is None:
         return
     node = moves.node(token)
-    if not token.is_body and token.state is not State.JOINED:
+    if not token.is_body and token.state is not State.JOINED and "ended" not in token.data:
         if node.kind is Kind.USER_TASK:
             moves.notify(When.DELETE, token, node, cancelled=True)
         moves.notify(When.END, token, node, cancelled=True)

@@ -42,9 +42,9 @@ def _again(moves: Moves, token: Token, during: Do) -> Do:
 
 
 def _leave_behind(moves: Moves, token: Token) -> None:
-    """An end event has done what it had to do."""
+    """An end event has done what it had to do, unless the error is that of a listener to its end."""
     node = moves.node(token)
-    if node.kind is Kind.END_EVENT and token.activity is not None:
+    if node.kind is Kind.END_EVENT and token.activity is not None and "ended" not in token.data:
         moves.notify(When.END, token, node)
         moves.record(token, ActivityState.COMPLETED)
 

@@ -7,7 +7,7 @@ from typing import Any
 from ..definition import Loop, Mode, Node, Work
 from .boundary import arm_all
 from .cancel import cancel_children
-from .exceptions import BadLoop
+from .exceptions import BadLoop, BpmnError
 from .moves import Do, Moves
 from .rows import JobKind, State, Token
 
@@ -100,9 +100,14 @@ def one_is_over(moves: Moves, token: Token, loop: Loop) -> None:
     assert isinstance(body, Token)
     done, total = body.data["done"] + 1, body.data["total"]
     left = total - done
-    body.data = {**body.data, "done": done, "active": min(1, left) if loop.sequential else left}
+    before = body.data
+    body.data = {**before, "done": done, "active": min(1, left) if loop.sequential else left}
     moves.rows.touch(body)
-    enough = loop.completion is not None and moves.holds(token, loop.completion, token.element)
+    try:
+        enough = loop.completion is not None and moves.holds(token, loop.completion, token.element)
+    except BpmnError:  # it is evaluated again when an operator lets the token try again
+        body.data = before
+        raise
     moves.rows.remove(token)
     if enough or not left:
         cancel_children(moves, body)

@@ -7,7 +7,6 @@ there. So a process of a thousand elements needs no deep stack, and what was rem
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext, suppress
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any
@@ -149,7 +148,19 @@ class Moves:
     # Listeners, history, incidents
 
     def notify(self, when: When, token: Token, node: Node, cancelled: bool = False) -> None:
-        self.call_listeners(when, node.listeners, token, node, cancelled)
+        """What a listener throws while its element is cancelled is caught nowhere, and neither is it ignored (Camunda).
+
+        A listener to an end that has thrown an error is not called again when this error interrupts the element.
+        """
+        try:
+            self.call_listeners(when, node.listeners, token, node, cancelled)
+        except BpmnError as error:
+            if cancelled:
+                told = f"Nothing catches the error {error} of a listener: its element was being cancelled."
+                raise UncaughtError(node.id, told) from error
+            if when is When.END:
+                token.data = {**token.data, "ended": True}
+            raise
 
     def notify_process(self, when: When, instance: Instance, cancelled: bool = False) -> None:
         """What a listener of a whole process throws is caught nowhere, also if it was called (Camunda)."""
@@ -162,11 +173,9 @@ class Moves:
     def call_listeners(
         self, when: When, listeners: tuple[Listener, ...], place: Place, element: Any, cancelled: bool = False
     ) -> None:
-        """What is cancelled cannot throw an error any more."""
         for listener in listeners:
             if listener.when is when:
-                with suppress(BpmnError) if cancelled else nullcontext():
-                    self.environment.notify(Notice(listener, element, self.rows.scope(place), cancelled))
+                self.environment.notify(Notice(listener, element, self.rows.scope(place), cancelled))
 
     def record(self, token: Token, state: ActivityState, kind: str | None = None) -> None:
         """The arrival of a token is over: its row of the history."""

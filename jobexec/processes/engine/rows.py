@@ -74,7 +74,8 @@ class Token:
 
     ``data`` has, of the body of a multi-instance, ``total``, ``done``, ``active``, ``results`` and ``items``; of an
     instance inside it ``counter``; of what is COMPENSABLE ``order``; of a compensation that runs ``thrower``, and of
-    both ``index``, the counter that the activity had; of what is FAILED ``again``: where it goes on.
+    both ``index``, the counter that the activity had; of what is FAILED ``again``: where it goes on; ``ended`` if a
+    listener to its end has thrown an error.
     """
 
     id: UUID

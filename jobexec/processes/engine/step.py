@@ -203,11 +203,11 @@ def _retried(moves: Moves, event: Retried) -> bool:
     if token is None or token.state is not State.FAILED:
         return False
     again = Do[token.data.get("again", Do.BEGIN.name)]
-    token.data = {name: value for name, value in token.data.items() if name != "again"}
     if again is Do.BEGIN:
         cancel.begin_again(moves, token)
     else:
         moves.rows.changes.resolved.append(token.id)
+    token.data = {name: value for name, value in token.data.items() if name not in ("again", "ended")}
     moves.go(token, again)
     return True
 

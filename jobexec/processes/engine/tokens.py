@@ -59,6 +59,11 @@ class Changes:
     accepted: bool = True
     """False: the object of the event no longer exists, or the failure is not caught. Nothing has happened."""
 
+    def leave_armed(self, owner: UUID, element: str) -> bool:
+        """Whether an owner still has what it had at an element before the step."""
+        gone = {*self.gone_tokens, *(row.id for row in self.changed_instances if row.ended_at is not None)}
+        return owner not in gone and {(owner, None), (owner, element)}.isdisjoint(self.disarmed)
+
 
 class Tokens:
     """The instances of a call hierarchy with their tokens, variables and subscriptions."""
@@ -261,6 +266,9 @@ class Tokens:
                 changes.changed_tokens.append(row)
             elif isinstance(row, Instance) and id in self._stored_instances:
                 changes.changed_instances.append(row)
+        changes.incidents = [
+            each for each in {row.owner: row for row in changes.incidents}.values() if self._fails(each)
+        ]
         changes.gone_tokens = self._gone
         changes.disarmed = [pair for pair in dict.fromkeys(changes.disarmed) if self._lives(pair[0])]
         changes.new_subscriptions = [
@@ -271,6 +279,11 @@ class Tokens:
         changes.new_tasks = list(self._tasks.values())
         self._collect_variables()
         return changes
+
+    def _fails(self, incident: Incident) -> bool:
+        """Whether the token still waits for an operator: it may have been interrupted in the same step."""
+        token = self.tokens.get(incident.owner)
+        return token is not None and token.state is State.FAILED
 
     def _lives(self, id: UUID) -> bool:
         instance = self.instances.get(id)

@@ -19,13 +19,12 @@ from jobexec.gateways.grpc.service import Call
 from jobexec.operations.audit import acting
 from jobexec.operations.external.types import Caller
 
-from ..engine.exceptions import BadChange
 from ..engine.inputs import Change
 from ..models import ProcessDefinition, ProcessInstance
 from ..operations.deploy import Deployed
 from ..operations.modify import command
 from . import awaiting, found, verbs
-from .instructions import commands_of
+from .instructions import invalid_unless_fitting, modify
 
 #: Seconds before the client's own timeout, so that it hears that its instance goes on.
 _BEFORE_THE_END = 0.25
@@ -127,7 +126,7 @@ class ProcessCalls:
     ) -> pb.ModifyProcessInstanceResponse:
         given = _instructions(request)
         with acting(operator(client, context)):
-            await self.call_context.once(_modify, request.processInstanceKey, given, client.caller)
+            await self.call_context.once(modify, client.caller, request.processInstanceKey, given)
         auth.audit(client, "ModifyProcessInstance", request.processInstanceKey)
         return pb.ModifyProcessInstanceResponse()
 
@@ -170,7 +169,8 @@ def _given(request: pb.CreateProcessInstanceRequest) -> dict[str, Any]:
 def _start(using: str, given: Mapping[str, Any], client: auth.Client, **more: Any) -> tuple[ProcessDefinition, Any]:
     definition = found.wanted(using, client.caller, given["number"], given["key"], given["version"], given["tenant"])
     more |= {"user": client.user_name, "commands": given["commands"]}
-    return definition, verbs.start_process(using, definition, given["variables"], **more)
+    with invalid_unless_fitting():
+        return definition, verbs.start_process(using, definition, given["variables"], **more)
 
 
 def _cancel(using: str, key: int, caller: Caller) -> None:
@@ -196,15 +196,6 @@ def _instructions(request: pb.ModifyProcessInstanceRequest) -> dict[str, Any]:
         {"elementInstanceKey": each.elementInstanceKey, "elementId": ""} for each in request.terminateInstructions
     ]
     return {"activateInstructions": activated, "terminateInstructions": terminated}
-
-
-def _modify(using: str, key: int, given: Mapping[str, Any], caller: Caller) -> None:
-    """An instruction that does not fit is an invalid argument, as in Zeebe; not so what the process does then."""
-    row = found.instance(using, caller, key)
-    try:
-        verbs.modify(using, row, commands_of(using, caller, row, given))
-    except (found.NotFound, BadChange) as error:
-        raise BadRequest(str(error)) from error
 
 
 def _set_variables(using: str, key: int, given: Mapping[str, Any], local: bool, caller: Caller) -> int:

@@ -31,12 +31,17 @@ class _Enough(Exception):
 
 @dataclass(frozen=True)
 class Done:
-    """A call that was made, where, with which variables visible, and what it changed, returned or threw."""
+    """A call that was made, where, with which variables visible, and what it changed, returned or threw.
+
+    ``ids`` are those that the step had made before: the step that takes the result makes the same ones, since a call
+    may be that of a token which it begins.
+    """
 
     execution: UUID
     element: str
     visible: dict[str, Any]
     changed: dict[str, Any]
+    ids: tuple[UUID, ...] = ()
     result: Any = None
     error: BpmnError | None = None
 
@@ -62,8 +67,16 @@ class _Rehearsal(StepEnvironment):
     done: Done | None = None
     failed = False
 
+    def __init__(self, using: str, tenant: str) -> None:
+        super().__init__(using, tenant)
+        self.ids: list[UUID] = []
+
+    def new_id(self) -> UUID:
+        self.ids.append(super().new_id())
+        return self.ids[-1]
+
     def call(self, call: HandlerCall) -> Any:
-        place = (call.scope.execution_id, call.node.id, dict(call.scope), call.changed)
+        place = (call.scope.execution_id, call.node.id, dict(call.scope), call.changed, tuple(self.ids))
         self.failed = True
         try:
             self.done = Done(*place, result=super().call(call))
@@ -82,6 +95,10 @@ class Replay(StepEnvironment):
     def __init__(self, using: str, tenant: str, done: Done) -> None:
         super().__init__(using, tenant)
         self._done: Done | None = done
+        self._ids = iter(done.ids)
+
+    def new_id(self) -> UUID:
+        return next(self._ids, None) or super().new_id()
 
     def call(self, call: HandlerCall) -> Any:
         done, self._done = self._done, None

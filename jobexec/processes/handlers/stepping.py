@@ -14,11 +14,12 @@ from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.server_time import keep_time
 from jobexec.operations.values.acquired_job import AcquiredJob
 
+from ..definition import Trigger
 from ..engine import inputs
 from ..engine.step import step, step_with_all
 from ..engine.tokens import Changes, Tokens
 from ..models import ProcessInstance
-from ..store import load
+from ..store import definitions, load
 from ..store.flush import Flush
 from ..store.incidents import IncidentWriter
 from ..store.jobs import JobWriter, create
@@ -33,6 +34,8 @@ _MOST = 100
 
 #: What happens, made from the loaded rows; None if nothing is to happen.
 Event = Callable[[Tokens], inputs.Input | None]
+#: What happens after an error; None if the step is tried again, or nothing else can be done.
+Failed = Callable[[Exception], inputs.Input | None]
 
 
 def begin(using: str, origin: ProcessInstance, event: inputs.Start) -> Changes | None:
@@ -64,21 +67,54 @@ def _locked_step(using: str, root: UUID, event: Event | inputs.Input, done: Done
     return None if found is None else _take(using, origin, tokens, found, done)
 
 
-def proceed_beside(using: str, root: UUID, event: inputs.Input, tenant: str) -> Changes | None:
-    """As :func:`proceed`, but what the step begins with is done before the lock, in the caller's transaction.
+def proceed_or_fail(using: str, root: UUID, event: inputs.Input, failed: Failed) -> Changes | None:
+    """As :func:`proceed`, in the caller's transaction, which an error that is raised undoes.
+
+    If an error event of the hierarchy may catch a failure, an error undoes the step alone, and if ``failed`` returns
+    an event, that happens instead. If it is not accepted, the error is raised.
+    """
+    keep_time(using)
+    origin = load.locked(using, root)
+    if origin is None:
+        return None
+    tokens = load.load(using, root, origin)
+    if not any(
+        Trigger.FAILURE in definitions.process(using, row.definition).awaits for row in tokens.instances.values()
+    ):
+        return _take(using, origin, tokens, event)
+    try:
+        with transaction.atomic(using=using):
+            return _take(using, origin, tokens, event)
+    except Exception as error:
+        instead = failed(error)
+        changes = None if instead is None else _take(using, origin, load.load(using, root, origin), instead)
+        if changes is None:
+            raise
+        return changes
+
+
+def proceed_beside(using: str, root: UUID, event: inputs.Input, tenant: str, failed: Failed) -> Changes | None:
+    """As :func:`proceed_or_fail`, but what the step begins with is done before the lock.
 
     If the token has gone meanwhile, the handler's work is undone. Where an early read could hide from the step what
     others have committed (MariaDB under REPEATABLE READ), and where one writer is alone anyway, all is under the lock.
     """
     if not dialect(using).writes_in_with:
-        return proceed(using, root, event, savepoint=False)
+        return proceed_or_fail(using, root, event, failed)
     keep_time(using)
-    with transaction.atomic(using=using):
-        done = rehearse(using, tenant, load.load(using, root), event)
-        changes = _locked_step(using, root, event, done)
-        if changes is None and done is not None:
-            transaction.set_rollback(True, using=using)
-    return changes
+    try:
+        with transaction.atomic(using=using):
+            done = rehearse(using, tenant, load.load(using, root), event)
+            changes = _locked_step(using, root, event, done)
+            if changes is None and done is not None:
+                transaction.set_rollback(True, using=using)
+        return changes
+    except Exception as error:
+        instead = failed(error)
+        changes = None if instead is None else _locked_step(using, root, instead)
+        if changes is None:
+            raise
+        return changes
 
 
 def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str, Any], *, local: bool = False) -> bool:

@@ -176,7 +176,12 @@ def is_last(context: JobContext, error: Exception) -> bool:
 def fails(context: JobContext, token: _Waiting, error: Exception) -> bool:
     """Take the way for failures, if there is one."""
     message = f"{type(error).__name__}: {error}"
-    return proceed(context.using, token.root, JobFailed(token.id, context.id, message)) is not None
+    try:
+        return proceed(context.using, token.root, JobFailed(token.id, context.id, message)) is not None
+    except results.NOT_KEPT as problem:  # as a failure, it would let a function run again that must not
+        raise DoNotRetry(
+            f"{message} (the process cannot continue after this failure: {type(problem).__name__}: {problem})"
+        ) from error
 
 
 def resolve(name: str) -> JobHandler | None:

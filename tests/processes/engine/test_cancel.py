@@ -224,6 +224,121 @@ def test_listeners_of_the_whole_process():
     assert world.notices == ["one:start:process", "two:end:process!"]
 
 
+@scenarios("""
+by a boundary event
+    start -> a -> end
+    a = user on:end=error:E1
+    late = boundary a timer in PT1H
+    late -> b -> end
+    caught = boundary a error E1
+    caught -> c -> end
+    ---
+    start => a
+    fire late => UncaughtError a
+    tasks => a:None
+
+by a boundary event, around it
+    start -> sub -> end
+    sub: s -> a -> e
+    a = user on:end=error:E1
+    late = boundary sub timer in PT1H
+    late -> b -> end
+    caught = boundary sub error E1
+    caught -> c -> end
+    ---
+    start => sub(a)
+    fire late => UncaughtError a
+    complete a => c
+
+a listener to the deletion of a task
+    start -> a -> end
+    a = user on:delete=error:E1
+    late = boundary a timer in PT1H
+    late -> b -> end
+    ---
+    start => a
+    fire late => UncaughtError a
+    complete a => completed
+
+by a terminate end event
+    start -> f+ -> a, b
+    a = user on:end=error:E1
+    b -> stop
+    stop = end terminate
+    ---
+    start => a b
+    complete b => UncaughtError a
+    tasks => a:None b:None
+
+by an event sub-process
+    start -> a -> end
+    a = user on:end=error:E1
+    h = eventsub
+    h: hs -> b -> he
+    hs = start message m
+    he = end
+    ---
+    start => a
+    message m => UncaughtError a
+
+by a multi-instance that has enough
+    start -> a -> end
+    a = user loop=2 until=n on:end=objects:E1
+    ---
+    start n=true => a(a#0 a#1)
+    complete a#1 => UncaughtError a
+    set n=false => a(a#0 a#1)
+    complete a#1 => a(a#0)
+
+by another error, at a worker
+    start -> sub -> end
+    sub: s -> f+ -> a, b -> e
+    a = user on:end=error:E1
+    b = outside work
+    caught = boundary sub error
+    caught -> c -> end
+    ---
+    start => sub(a b*)
+    error b E2 => UncaughtError a
+
+by a modification
+    start -> a -> b -> end
+    a = user on:end=error:E1
+    ---
+    start => a
+    modify cancel:a before:b => UncaughtError a
+
+by an operator
+    start -> a -> end
+    a = user on:end=error:E1
+    ---
+    start => a
+    cancel enough => UncaughtError a
+    tasks => a:None
+
+of a process that is called
+    start -> c -> end
+    c = call child
+    process child
+    start -> a -> end
+    a = user on:end=error:E1
+    ---
+    start => c[a]
+    cancel enough => UncaughtError a
+""")
+def test_an_error_of_a_listener_to_a_cancellation_is_caught_nowhere(scenario: Scenario) -> None:
+    """The step fails, as after any other exception of a listener; nothing has happened (Camunda 7)."""
+    scenario.run()
+
+
+def test_an_error_of_a_listener_of_the_whole_process_to_its_cancellation():
+    world = World(model("start -> a -> end", listeners=(Listener(When.END, handler="error:E1"),)))
+    root = world.start()
+    with pytest.raises(UncaughtError, match="process: Nothing catches the error E1 of a listener"):
+        world.do(Cancelled(root), root)
+    assert world.running(root)
+
+
 def refused(world: World, root: UUID, owner: UUID, element: str, activity: Any) -> bool:
     before = dict(world.tokens)
     accepted = world.do(Triggered(owner, element, activity), root).accepted

@@ -429,6 +429,40 @@ an output that throws is tried again, the handler is not called again
     calls => a
     history => start a
 
+an incident that is interrupted in the same step is none
+    start -> f+ -> a, b
+    a = service error:E1
+    b -> stop
+    b = task
+    stop = end terminate
+    ---
+    start => terminated
+    incidents =>
+
+one that is interrupted around it, and one beside it
+    start -> f+ -> sub, d
+    sub: s -> g+ -> a, b
+    a = service error:E1
+    b = service error:E2
+    caught = boundary sub error E2
+    caught -> c -> end
+    d = service error:E3
+    ---
+    start => c d!
+    incidents => d
+
+a completion condition that throws counts the instance once, whenever that is
+    start -> a -> b -> end
+    a = receive loop=3 "until=error E1 if n"
+    ---
+    start n=true => a(a#0 a#1 a#2)
+    complete a#0 => a(a#0! a#1 a#2)
+    see a#1 nrOfCompletedInstances => 0
+    retry a#0 => a(a#0! a#1 a#2)
+    see a#1 nrOfCompletedInstances => 0
+    set n=false => a(a#0! a#1 a#2)
+    retry a#0 => b
+
 while an end waits for an operator, it is not completed again
     start -> a -> b -> end
     a = receive "out:x=$error E1 if n"

@@ -403,6 +403,59 @@ an error of an end listener is caught, too
     ---
     start => a
     complete a => b
+    history => start a! caught
+
+a listener to the end that has thrown an error is called once, and the other listeners are not called for that
+    start -> a -> end
+    a = user on:end=one on:end=error:E1 on:end=two on:delete=del
+    caught = boundary a error E1
+    caught -> b -> end
+    ---
+    start => a
+    complete a => b
+    notices => one:end:a
+
+of an event, too, if the error is caught around it
+    start -> sub -> end
+    sub: s -> a -> e
+    e = end on:end=one on:end=error:E1
+    caught = boundary sub error E1
+    caught -> b -> end
+    ---
+    start => sub(a)
+    complete a => b
+    notices => one:end:e
+    history => start s a e! sub! caught
+
+and of a task in a multi-instance
+    start -> a -> end
+    a = user loop=2 on:end=one on:end=once:E1
+    caught = boundary a error E1
+    caught -> b -> end
+    ---
+    start => a(a#0 a#1)
+    complete a#0 => b
+    notices => one:end:a one:end:a! once:E1:end:a!
+
+if nothing catches its error, it is called again when it is tried again, but not for a cancellation
+    start -> f+ -> a, b -> end
+    a = receive on:end=one on:end=error:E1
+    ---
+    start => a b
+    complete a => a! b
+    retry a => a! b
+    notices => one:end:a one:end:a
+    cancel enough => cancelled
+    notices => one:end:a one:end:a
+
+an error of a listener to the start: the element is cancelled, with its listeners
+    start -> a -> end
+    a = user on:start=error:E1 on:end=out
+    caught = boundary a error E1
+    caught -> b -> end
+    ---
+    start => b
+    notices => out:end:a!
 """)
 def test_listeners(scenario: Scenario) -> None:
     scenario.run()

@@ -127,7 +127,7 @@ class TestStart:
             ),
             (
                 {"bpmnProcessId": "order", "startInstructions": [{"elementId": "x"}]},
-                Code.FAILED_PRECONDITION,
+                Code.INVALID_ARGUMENT,
                 "x: There is no such element",
             ),
         ],

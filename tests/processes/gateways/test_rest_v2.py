@@ -255,8 +255,10 @@ def test_suspension_and_resumption(alias, v2):
 @pytest.mark.gate
 def test_a_modification(alias, v2):
     deploy(chain(APPROVE, PAY))
+    start(v2)
+    (others,) = v2.post("/user-tasks/search")["items"]
     key = start(v2)["processInstanceKey"]
-    (task,) = v2.post("/user-tasks/search")["items"]
+    (task,) = v2.post("/user-tasks/search", {"filter": {"processInstanceKey": key}})["items"]
     path = f"/process-instances/{key}/modification"
     for wrong, words in [
         ({}, "expected at least one"),
@@ -265,13 +267,21 @@ def test_a_modification(alias, v2):
         ({"activateInstructions": [{"elementId": ""}]}, "activateInstructions[0].elementId"),
         ({"activateInstructions": [{"elementId": "pay", "ancestorElementInstanceKey": "5"}]}, "ancestor"),
         ({"activateInstructions": {"elementId": "pay"}}, "activateInstructions: expected a list"),
+        ({"activateInstructions": [5]}, "activateInstructions[0]: expected a JSON object"),
+        ({"activateInstructions": [{"elementId": 5}]}, "activateInstructions[0].elementId: expected a string"),
+        ({"activateInstructions": [{"elementId": "nothing"}]}, "nothing: There is no such element"),
+        ({"activateInstructions": [{"elementId": "pay", "variableInstructions": [{}]}]}, "variables: expected a value"),
+        ({"terminateInstructions": [{"elementInstanceKey": "x"}]}, "elementInstanceKey: expected a decimal number"),
+        ({"terminateInstructions": [{"elementInstanceKey": "77"}]}, "77"),
+        ({"terminateInstructions": [{"elementInstanceKey": others["elementInstanceKey"]}]}, "of this instance"),
+        ({"terminateInstructions": [{"elementInstanceKey": key}]}, "expected the key of an element instance"),
+        ({"terminateInstructions": [{"elementId": "pay"}]}, "Nothing at this element can be cancelled"),
+        ({"terminateInstructions": [{"elementId": "nothing"}]}, "nothing: There is no such element"),
     ]:
         v2.post(path, wrong)
         v2.refused(400, "INVALID_ARGUMENT", words)
-    v2.post(path, {"terminateInstructions": [{"elementInstanceKey": "77"}]})
+    v2.post("/process-instances/77/modification", {"activateInstructions": [{"elementId": "pay"}]})
     v2.refused(404, "NOT_FOUND", "77")
-    v2.post(path, {"terminateInstructions": [{"elementId": "pay"}]})
-    v2.refused(409, "INVALID_STATE", "Nothing at this element can be cancelled")
     activated = {"elementId": "pay", "variableInstructions": [{"variables": {"a": 5}}]}
     terminated = {"elementInstanceKey": task["elementInstanceKey"]}
     v2.post(path, {"activateInstructions": [activated], "terminateInstructions": [terminated]})
@@ -284,12 +294,24 @@ def test_a_modification(alias, v2):
     v2.refused(404, "NOT_FOUND")
 
 
+def test_a_modification_after_which_the_process_cannot_continue(alias, v2):
+    """It fits, so that its arguments are not what is wrong."""
+    never = '<conditionExpression xsi:type="tFormalExpression">${false}</conditionExpression>'
+    beside = f'<exclusiveGateway id="dec"/><sequenceFlow id="g" sourceRef="dec" targetRef="e">{never}</sequenceFlow>'
+    deploy(chain(APPROVE + beside))
+    key = start(v2)["processInstanceKey"]
+    v2.post(f"/process-instances/{key}/modification", {"activateInstructions": [{"elementId": "dec"}]})
+    v2.refused(409, "INVALID_STATE", "dec: No condition")
+
+
 def test_a_start_in_the_middle(alias, v2):
     deploy(chain(APPROVE, PAY))
     start(v2, startInstructions=[{"elementId": "pay"}])
     assert v2.status == 200
     assert len(v2.activate("payment")) == 1
     assert not UserTask.objects.using(alias).exists()
+    v2.post("/process-instances", {"processDefinitionId": "order", "startInstructions": [{"elementId": "nothing"}]})
+    v2.refused(400, "INVALID_ARGUMENT", "nothing: There is no such element")
 
 
 def test_a_suspended_task(alias, v2):

@@ -53,6 +53,7 @@ class World:
         self.signals: list[Signal] = []
         self.handlers_called: list[str] = []
         self.notices: list[str] = []
+        self.thrown: set[str] = set()
         self.suspended: set[str] = set()
         self.ids = 0
         self.steps = 0
@@ -90,9 +91,13 @@ class World:
         return None
 
     def notify(self, notice: Notice) -> None:
+        """``error:CODE``, ``objects:CODE`` to a cancellation, ``once:CODE``; any other name is noted."""
         name = notice.listener.handler or ""
-        if name.startswith("error:"):
-            raise BpmnError(name[6:])
+        if name.startswith("error:") or (name.startswith("objects:") and notice.cancelled):
+            raise BpmnError(name.partition(":")[2])
+        if name.startswith("once:") and name not in self.thrown:
+            self.thrown.add(name)
+            raise BpmnError(name[5:])
         id = getattr(notice.element, "id", None) or getattr(notice.element, "key", None)
         self.notices.append(f"{name}:{notice.listener.when}:{id}" + ("!" if notice.cancelled else ""))
 
@@ -205,6 +210,8 @@ class World:
             assert scope in owners or not self.variables[scope], "variables of nobody"
         for instance in running:
             assert any(token.parent == instance for token in self.tokens.values()), "an instance without a token"
+        for owner in self.incidents:
+            assert owner in self.tokens and self.tokens[owner].state is State.FAILED, "an incident of nobody"
         self.check_armed(owners)
         ids = Counter(row.id for row in self.history)
         assert not [id for id, count in ids.items() if count > 1], "an activity with two rows of history"

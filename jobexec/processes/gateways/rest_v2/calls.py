@@ -39,6 +39,7 @@ from jobexec.operations.history.keys import next_keys
 from ...models import ProcessDefinition, ProcessInstance
 from ...operations import user_tasks
 from .. import awaiting, found, verbs
+from ..instructions import invalid_unless_fitting
 from .changes import START_INSTRUCTIONS, start_commands
 from .shown import CREATED, DEPLOYMENT, PROCESS_DEFINITION, PROCESS_INSTANCE, USER_TASK
 from .views import definition_views, instance_views, task_views
@@ -145,15 +146,16 @@ def _start(request: HttpRequest, body: Mapping[str, Any], **more: Any) -> _Start
         zeebe_format.tenant_id(body["tenantId"]),
         body["processDefinitionVersionTag"],
     )
-    row = verbs.start_process(
-        database(),
-        definition,
-        body["variables"],
-        business_key=body["businessId"],
-        user=client_of(request).user_name,
-        commands=start_commands(body["startInstructions"]),
-        **more,
-    )
+    with invalid_unless_fitting():
+        row = verbs.start_process(
+            database(),
+            definition,
+            body["variables"],
+            business_key=body["businessId"],
+            user=client_of(request).user_name,
+            commands=start_commands(body["startInstructions"]),
+            **more,
+        )
     return definition, row
 
 

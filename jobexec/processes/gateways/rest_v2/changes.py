@@ -21,7 +21,7 @@ from ...operations.modify import command
 from ...operations.suspend import activate, suspend
 from ...store.suspensions import covering, suspended
 from .. import found, verbs
-from ..instructions import commands_of
+from ..instructions import modify
 
 _REFERENCE = {"operationReference": optional(ignored(NUMBER))}
 _VARIABLES = Request(variables=required(OBJECT), scopeId=optional(TEXT, "", "Not supported: the instance's."))
@@ -49,11 +49,9 @@ _MODIFICATION = Request(
 )
 def modification(request: HttpRequest, body: Mapping[str, Any], process_instance_key: int) -> HttpResponse:
     """POST /process-instances/{processInstanceKey}/modification: what is terminated goes first, in one step."""
-    caller = caller_of(request)
-    row = found.instance(database(), caller, process_instance_key)
     if body["moveInstructions"]:
         raise Refused(INVALID_ARGUMENT, "moveInstructions: expected none: terminate an element and activate another.")
-    verbs.modify(database(), row, commands_of(database(), caller, row, body))
+    modify(database(), caller_of(request), process_instance_key, body)
     return nothing()
 
 
