@@ -34,7 +34,10 @@ STRATEGIES = ("skip_locked", "optimistic", "global_lock")
 # A busy machine is no failure. A failure must be reported before the test's timeout: while Hypothesis shrinks an
 # example it traces each line, for up to five minutes unless limited, and has no setting for that.
 hypothesis.settings.register_profile(
-    "jobexec", deadline=None, phases=[phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain]
+    "jobexec",
+    deadline=None,
+    derandomize=not tiers.current().explores,
+    phases=[phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain],
 )
 hypothesis.settings.load_profile("jobexec")
 engine.MAX_SHRINKING_SECONDS = 30

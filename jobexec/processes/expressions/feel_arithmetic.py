@@ -36,7 +36,7 @@ def compute(operator: str, left: Value, right: Value) -> Value:
         return None
     try:
         return operation(left, right)
-    except (OverflowError, ZeroDivisionError, ValueError):
+    except (ArithmeticError, ValueError):  # with decimals, 0 / 0 is no ZeroDivisionError
         return None
 
 

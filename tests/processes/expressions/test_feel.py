@@ -498,6 +498,10 @@ duration("-PT5M") = -@"PT5M" | true
 @"P1Y" / 5 = @"P2M" | true
 @"P1M" * 2.5 = @"P2M" | true
 @"PT1H" / 0 | null
+@"PT0S" / 0 | null
+@"P1Y" / 0 | null
+@"P0M" / 0 | null
+@"P0M" / @"P0M" | null
 @"PT1H" - @"PT2H" = @"-PT1H" | true
 @"PT1H" < @"PT2H" | true
 @"P1M" < @"P1D" | null

@@ -39,7 +39,8 @@ class Tier:
     `leaves` are the markers of tests that a later tier runs. `only`, if it is not empty, limits the tier to these
     folders, on SQLite, and to the tests marked `smoke`, on PostgreSQL. With `slow_once`, slow tests run on one
     database, except those of plans. In the folders `portable`, tests also run in the portable forms. `examples` is the
-    number of examples that Hypothesis tries in the tests of random schedules.
+    number of examples that Hypothesis tries in the tests of random schedules. Only a tier that `explores` lets it look
+    for new ones; in the others they are the same in each run, so that no change fails by a fault that was there before.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Tier:
     slow_once: bool = False
     portable: tuple[str, ...] = ()
     examples: int = 25
+    explores: bool = False
 
     def databases_for(self, test: pytest.Item, possible: Iterable[str], every: bool) -> list[str]:
         """Return those of these databases on which a test runs; `every`: the test names its databases itself."""
@@ -116,6 +118,7 @@ _TIERS = (
         leaves=frozenset(),
         portable=("operations/",),
         examples=300,
+        explores=True,
     ),
 )
 TIERS = {tier.name: tier for tier in _TIERS}
