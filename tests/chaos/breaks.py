@@ -28,6 +28,7 @@ from jobexec.operations.sql.locks import atomic, lock_rows
 from jobexec.processes.engine import boundary, step, triggers
 from jobexec.processes.handlers import steps
 from jobexec.processes.models import Execution, ProcessInstance
+from jobexec.processes.models.instance import RUNNING
 from jobexec.processes.store import load
 
 
@@ -226,6 +227,37 @@ def job_check() -> None:
     steps._waiting = waiting
 
 
+def shared_lock() -> None:
+    """Steps that are written together do not lock their process instances."""
+
+    def not_locked(using: str, roots: Any) -> tuple[dict[Any, ProcessInstance], set[Any]]:
+        rows = ProcessInstance.objects.using(using).filter(pk__in=set(roots), state__in=RUNNING)
+        return {row.pk: row for row in rows}, set()
+
+    load.locked_now = not_locked
+
+
+def shared_busy() -> None:
+    """A job is over although its step was left, because another transaction had locked the process instance."""
+    proceed_together = steps.proceed_together
+
+    def none_waits(using: str, ends: Any) -> set[Any]:
+        proceed_together(using, ends)
+        return set()
+
+    steps.proceed_together = none_waits
+
+
+def shared_job() -> None:
+    """A result that is written together with others is taken by whatever job its token waits for now."""
+
+    def token_with_job(moves: Any, token: Any, job: Any, *states: Any) -> Any:
+        found = moves.rows.tokens.get(token)
+        return found if found is not None and found.state in states else None
+
+    step._token_with_job = token_with_job
+
+
 def message_look() -> None:
     """Nobody looks for the messages that are kept, or still to come, for a job that begins or ends to wait."""
     deliver._messages_of = lambda using, ids, **how: dict.fromkeys(ids)
@@ -251,6 +283,23 @@ def tally() -> None:
             count(using, sizes, **factors)
 
     tallies.count = count_others
+
+
+def tally_fence() -> None:
+    """A child of a batch is counted as completed although its job is no longer ours."""
+
+    def delete(using: str, owner: str, jobs: Any, runs: Any, results: Any) -> set[Any]:
+        with atomic(using):
+            lost = complete._delete_plain(using, owner, jobs, runs, results)
+            tallies.count(using, tallies.batches_of(jobs), completed=1)
+        return lost
+
+    complete._delete = delete
+
+
+def permit_count() -> None:
+    """Permits that are taken are not counted."""
+    promote.in_use = lambda using, names: {}
 
 
 def follow_up() -> None:
@@ -284,8 +333,13 @@ GUARDS: dict[str, Callable[[], None]] = {
     "root-lock": root_lock,
     "token-check": token_check,
     "job-check": job_check,
+    "shared-lock": shared_lock,
+    "shared-busy": shared_busy,
+    "shared-job": shared_job,
     "message-look": message_look,
     "message-id": message_id,
     "tally": tally,
+    "tally-fence": tally_fence,
+    "permit-count": permit_count,
     "follow-up": follow_up,
 }

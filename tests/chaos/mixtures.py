@@ -152,6 +152,10 @@ AIMED: dict[str, Mixture] = {
     "message-look": replace(_AIMED, jobs={"waiter": 1, "publisher": 1}, faults={}, every=0.1, exclusive=0.0),
     "message-id": replace(_AIMED, jobs={"publisher": 1}, faults={}, every=0.1, exclusive=0.0),
     "tally": replace(_AIMED, jobs={"work": 2, "fatal": 1}, faults={}, batched=1.0),
+    "tally-fence": replace(
+        _AIMED, jobs={"slow": 1}, faults={"pause-long": 1}, every=0.6, slow=(2, 3), batched=1.0
+    ),
+    "permit-count": replace(_AIMED, jobs={"work": 1}, faults={}, every=0.3, batch=8, exclusive=0.0, shared=1.0),
     "follow-up": replace(_AIMED, jobs={"herald": 1}, faults={}, exclusive=1.0, batch=1),
     "rate": replace(_AIMED, jobs={"work": 1}, faults={}, batch=5, exclusive=0.0, shared=1.0, resources={"meter": 1}),
     # Branches of a fork that come to their join together.
@@ -159,4 +163,9 @@ AIMED: dict[str, Mixture] = {
     # Messages come when their receivers lose patience, and hold the instance beyond that.
     "token-check": replace(_PROCESSES, processes={"chaos-late": 1}, every=0.1),
     "job-check": replace(_PROCESSES, processes={"chaos-chain": 1}, dying=0.15),
+    # Branches of a flow that end on two nodes at the same moment.
+    "shared-lock": replace(_PROCESSES, processes={"chaos-flow": 1}, every=0.1),
+    "shared-busy": replace(_PROCESSES, processes={"chaos-flow": 1}, every=0.1),
+    # Another node has taken over a step that ends on a paused node, and has gone on.
+    "shared-job": replace(_PROCESSES, processes={"chaos-chain": 1}, faults={"pause-long": 1}, every=0.2),
 }

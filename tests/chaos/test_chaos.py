@@ -30,9 +30,14 @@ FOUND = {
     "root-lock": {"rows of processes", "ends", "effects of steps"},
     "token-check": {"ends"},
     "job-check": {"steps outside"},
+    "shared-lock": {"rows of processes", "ends", "steps outside"},
+    "shared-busy": {"rows of processes"},
+    "shared-job": {"steps outside"},
     "message-look": {"messages"},
     "message-id": {"message ids"},
     "tally": {"children"},
+    "tally-fence": {"children"},
+    "permit-count": {"resources"},
     "follow-up": {"exclusive"},
 }
 #: Seconds in which it shows, where that are not five.
@@ -43,6 +48,10 @@ SECONDS = {
     "schedule-row": 3,
     "unique-key": 4,
     "task-fence": 7,
+    "tally-fence": 7,
+    "shared-lock": 8,
+    "shared-busy": 8,
+    "shared-job": 10,
     "resource-row": 3,
     "rate": 3,
 }

@@ -27,11 +27,18 @@ def throw_error(moves: Moves, token: Token, error: BpmnError, during: Do = Do.BE
     if found is not None:
         _leave_behind(moves, token)
         _catch(moves, *found, code=error.code, text=error.message, variables=error.variables)
-    elif moves.node(token).kind is Kind.USER_TASK and token.activity is not None:
+    elif _is_not_tried_again(moves, token, during):
         raise UncaughtError(token.element, f"Nothing catches the error {error}.")
     else:
         token.data = {**token.data, "again": _again(moves, token, during).name}
         moves.report(token, "unhandledError", f"Nothing catches the error {error}.")
+
+
+def _is_not_tried_again(moves: Moves, token: Token, during: Do) -> bool:
+    """Who completes a user's task hears of the error. Of a called instance that has ended, nothing is left later."""
+    if moves.node(token).kind is Kind.USER_TASK:
+        return token.activity is not None
+    return during is Do.COMPLETE and "ended" not in token.data and moves.rows.called_by(token) is not None
 
 
 def _again(moves: Moves, token: Token, during: Do) -> Do:

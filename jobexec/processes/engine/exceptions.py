@@ -40,7 +40,7 @@ class TooDeep(StepError):
 
 class UncaughtError(StepError):
     """Nothing catches a business error, and no token waits where it was thrown: it ended a user's task, for example, or
-    comes from a listener of a whole process."""
+    comes from a listener of a whole process, or to a cancellation."""
 
 
 class NoCondition(StepError):

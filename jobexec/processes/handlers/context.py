@@ -61,7 +61,11 @@ class TaskContext:
 
 
 class ListenerContext:
-    """Passed to functions of ``@listener``: ``event`` is ``start``, ``end``, ``take``, ``create`` or ``complete``."""
+    """Passed to functions of ``@listener``.
+
+    ``event`` is ``start``, ``end``, ``take``, ``create``, ``complete`` or ``delete``. ``cancelled``: the element ends
+    because it is interrupted or cancelled; a BpmnError then fails the step.
+    """
 
     def __init__(self, notice: Notice) -> None:
         scope = notice.scope

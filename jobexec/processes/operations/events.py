@@ -130,7 +130,7 @@ def _fitting(
         waiting = waiting.filter(instance_id__in=equal.values("scope_id"))
     starts = rows.filter(instance_id__isnull=True)
     if key is not None or instance is not None or values or waiting.exists():
-        return waiting.order_by("pk")
+        return waiting.order_by("root_id", "pk")  # the order in which the steps lock their topmost instances
     return starts.order_by("pk")
 
 

@@ -35,6 +35,7 @@ def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | N
     """Cancel an instance, and the instances that it called. A flow first compensates its steps, last first.
 
     Raises InstanceOver if the instance has ended. Raises it, too, if another instance called it: cancel that one.
+    Raises UncaughtError if a listener throws a business error; then nothing has happened.
     """
     database, id = which(instance, ProcessInstance, using)
     check_text("reason", reason, LONGEST_REASON)

@@ -228,6 +228,39 @@ the end of the root ends nothing but itself
     start => b c[a]
     complete b => c[a]
     complete a => completed
+
+an output that throws: nothing has happened, since nothing would be left of the variables of what was called
+    start -> c -> end
+    c = call child "out:x=$error E1 if n"
+    process child
+    start -> a -> end
+    ---
+    start => c[a]
+    complete a n=true => UncaughtError c
+    complete a n=false => completed
+    var x => true
+
+it may be caught
+    start -> c -> end
+    c = call child "out:x=$error E1 if n"
+    caught = boundary c error E1
+    caught -> b -> end
+    process child
+    start -> a -> end
+    ---
+    start => c[a]
+    complete a n=true => b
+
+a listener to the end of the call that throws: the variables are there when it is tried again
+    start -> c -> b -> end
+    c = call child out:x=$n on:end=once:E1
+    process child
+    start -> a -> end
+    ---
+    start => c[a]
+    complete a n=5 => c![]
+    retry c => b
+    var x => 5
 """)
 def test_calls(scenario: Scenario) -> None:
     scenario.run()

@@ -6,7 +6,9 @@ from decimal import Decimal
 import pytest
 
 from jobexec.exceptions import InvalidJob
+from jobexec.identifiers import uuid7
 from jobexec.processes.exceptions import MismatchingMessage
+from jobexec.processes.handlers import deliver, stepping
 from jobexec.processes.models import EventSubscription, ProcessInstance
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.events import correlate
@@ -91,6 +93,21 @@ def test_all_that_match(alias, started):
     assert correlate("paid", match={"order": 1}, all=True, using=alias) == 2
     assert correlate("paid", match={"order": 1}, all=True, using=alias) == 0
     assert waiting(alias) == {rest}
+
+
+def test_all_that_match_are_locked_in_one_order(alias, started, monkeypatch):
+    """As other transactions that lock several instances, so that they do not wait for each other."""
+    first, second = (started(order=1) for _ in range(2))
+    EventSubscription.objects.using(alias).filter(instance_id=first).update(id=uuid7())
+    locked = []
+
+    def proceed(using, root, event):
+        locked.append(root)
+        return stepping.proceed(using, root, event)
+
+    monkeypatch.setattr(deliver, "proceed", proceed)
+    assert correlate("paid", match={"order": 1}, all=True, using=alias) == 2
+    assert locked == [first, second]
 
 
 def test_variables_of_a_scope_or_of_the_caller_do_not_match(alias, started):

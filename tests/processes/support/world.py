@@ -232,7 +232,7 @@ class World:
         if token.state is State.FAILED:
             assert token.id in self.incidents, f"{token} without an incident"
         if token.called is not None:
-            assert token.called in running, f"{token} waits for nobody"
+            assert token.called in running or token.state is State.FAILED, f"{token} waits for nobody"
 
     def check_armed(self, owners: Any) -> None:
         """Each thing that is armed belongs to an element that its owner is at, to its boundary or to its scope."""
