@@ -152,9 +152,7 @@ AIMED: dict[str, Mixture] = {
     "message-look": replace(_AIMED, jobs={"waiter": 1, "publisher": 1}, faults={}, every=0.1, exclusive=0.0),
     "message-id": replace(_AIMED, jobs={"publisher": 1}, faults={}, every=0.1, exclusive=0.0),
     "tally": replace(_AIMED, jobs={"work": 2, "fatal": 1}, faults={}, batched=1.0),
-    "tally-fence": replace(
-        _AIMED, jobs={"slow": 1}, faults={"pause-long": 1}, every=0.6, slow=(2, 3), batched=1.0
-    ),
+    "tally-fence": replace(_AIMED, jobs={"slow": 1}, faults={"pause-long": 1}, every=0.6, slow=(2, 3), batched=1.0),
     "permit-count": replace(_AIMED, jobs={"work": 1}, faults={}, every=0.3, batch=8, exclusive=0.0, shared=1.0),
     "follow-up": replace(_AIMED, jobs={"herald": 1}, faults={}, exclusive=1.0, batch=1),
     "rate": replace(_AIMED, jobs={"work": 1}, faults={}, batch=5, exclusive=0.0, shared=1.0, resources={"meter": 1}),
