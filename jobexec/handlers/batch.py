@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, Unpack
@@ -14,7 +15,7 @@ from django.db import router, transaction
 from jobexec.conf import get_settings
 from jobexec.conf.messages import check_duration, check_moment
 from jobexec.encryption import seal_text
-from jobexec.exceptions import InvalidJob
+from jobexec.exceptions import BatchNotFound, BatchOver, InvalidJob
 from jobexec.identifiers import uuid7s
 from jobexec.json_values import check_storable, shown
 
@@ -191,7 +192,8 @@ class JobBatch:
         if kind is None:
             self.seal()
         elif not transaction.get_connection(self.using).needs_rollback:  # otherwise the batch goes with its transaction
-            self.cancel()
+            with suppress(BatchNotFound, BatchOver):  # the error of the block must be raised
+                self.cancel()
 
     async def __aenter__(self) -> JobBatch:
         return self

@@ -223,6 +223,7 @@ def _on_error(code: str, given: Callback, secret: bool) -> dict[str, Any]:
 def _code(code: Any) -> str:
     if not isinstance(code, str):
         raise InvalidJob(f"on_error: expected error codes (strings) as keys, got {shown(code)}.")
+    check_storable("on_error", code)
     return code
 
 

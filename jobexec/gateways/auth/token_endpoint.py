@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
+from typing import Any
 from urllib.parse import unquote_plus
 
 from django.core.exceptions import BadRequest
+from django.core.files.uploadhandler import FileUploadHandler, StopUpload
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
@@ -24,6 +27,8 @@ from .rejected_log import FailedAttempts, address_of
 from .verify import row_of
 from .views import not_logged
 
+#: Bytes of a request.
+_MOST = 64 * 1024
 _DESCRIPTIONS = {
     "invalid_client": "The client id or its secret is not valid.",
     "invalid_request": "Expected a form with grant_type, client_id and client_secret.",
@@ -61,8 +66,28 @@ def token(request: HttpRequest) -> HttpResponse:
     return JsonResponse(answer, headers={"Cache-Control": "no-store", "Pragma": "no-cache"})
 
 
+class _NoFiles(FileUploadHandler):
+    """Stops reading at the first file."""
+
+    def new_file(self, *args: Any, **kwargs: Any) -> None:
+        raise StopUpload(connection_reset=True)
+
+    def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
+        """Never called."""
+
+    def file_complete(self, file_size: int) -> None:
+        """Never called."""
+
+
 def _form(request: HttpRequest) -> dict[str, str]:
-    """The form that was sent, or JSON, which some Camunda clients send. Raises ValueError."""
+    """The form that was sent, or JSON, which some Camunda clients send. Raises ValueError.
+
+    The caller is not known yet: a large body is not read, nor a file in a smaller one.
+    """
+    if int(request.META.get("CONTENT_LENGTH") or 0) > _MOST:
+        raise ValueError(f"expected at most {_MOST} bytes")
+    with suppress(AttributeError):  # a middleware of the project has read it
+        request.upload_handlers = [_NoFiles(request)]
     if request.content_type != "application/json":
         return {name: str(value) for name, value in request.POST.items()}
     body = json.loads(request.body)

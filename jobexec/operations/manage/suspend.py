@@ -130,7 +130,7 @@ def _changed(found: Suspension, period: Period) -> Suspension:
         found.suspend_time, found.swept, found.include_jobs = period.start, False, period.include_jobs
     elif period.include_jobs and not found.include_jobs:
         found.swept, found.include_jobs = False, True
-    found.save(update_fields=["suspend_time", "activate_time", "swept", "include_jobs"])
+    found.save(using=found._state.db, update_fields=["suspend_time", "activate_time", "swept", "include_jobs"])
     return found
 
 

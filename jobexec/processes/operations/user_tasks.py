@@ -35,7 +35,7 @@ def claim(task: Task, user: Any, *, override: bool = False, using: str | None = 
         if row is not None and (override or row.assignee in ("", name)):
             refuse_step(database, row.instance_id)
             row.assignee = name
-            row.save(update_fields=["assignee"])
+            row.save(using=database, update_fields=["assignee"])
             note(database, TASK, id, new={"assignee": name}, tenant=row.tenant_id)
             return row
     raise TaskOver(f"The task {id} is done, or another user has it.")

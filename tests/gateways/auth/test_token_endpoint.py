@@ -6,6 +6,8 @@ import logging
 from urllib.parse import quote_plus
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.core.files.uploadhandler import FileUploadHandler
 from django.test import Client
 from django.urls import include, path
 
@@ -146,3 +148,18 @@ def test_a_client_that_is_refused_costs_a_query_in_a_while(frozen, django_assert
     set_client_enabled("default", "java", True)
     frozen.tick(credential_cache.SECONDS)
     assert ask(wanted).status_code == 200
+
+
+def test_a_file_is_not_read_for_who_is_not_known(settings):
+    settings.FILE_UPLOAD_HANDLERS = [f"{__name__}.Refusing"]
+    _row, secret = create_client("default", name="java")
+    wanted = {"client_id": "java", "client_secret": secret}
+    assert ask(wanted).status_code == 200
+    for size in (10, 100_000):
+        response = ask({**wanted, "file": SimpleUploadedFile("a", b"x" * size)})
+        assert response.status_code == (200 if size == 10 else 400)
+
+
+class Refusing(FileUploadHandler):
+    def new_file(self, *args, **kwargs):
+        raise AssertionError("A file is being read.")

@@ -280,3 +280,13 @@ def test_the_content_of_a_file(alias, rest):
     make_external(alias, process_instance_id="pi-9", execution_id="ex-9", variables=variables)
     for id in ("pi-9", "ex-9"):
         assert rest._client.get(f"/execution/{id}/localVariables/doc/data").content == b"hello"
+
+
+@pytest.mark.parametrize("info", [{"mimeType": "text/plain\r\nX: y"}, {"filename": "a\r\nX: y"}])
+def test_a_file_whose_type_or_name_no_header_can_have(alias, rest, info):
+    variables = {"doc": "aGVsbG8=", "doc$type": {"type": "File", "valueInfo": {"filename": "a.txt", **info}}}
+    make_external(alias, variables=variables, process_instance_id="pi-9")
+    response = rest._client.get("/execution/pi-9/localVariables/doc/data")
+    assert (response.status_code, response.content) == (200, b"hello")
+    assert "X" not in response
+    assert response["Content-Disposition"].startswith("attachment")

@@ -187,6 +187,13 @@ class TestTheEnd:
         assert batch.state == "failed" and batch.progress() == (3, 2, 1, 0, 0)
         assert calls.made() == ["failure"]
 
+    def test_an_error_in_its_block_is_raised_even_if_it_is_over_or_gone(self, begin, frozen, run):
+        for end in (lambda batch: run(), lambda batch: delete_batch(batch.id, using=batch.using)):
+            with pytest.raises(ZeroDivisionError), begin(deadline=timedelta(minutes=1)) as batch:
+                frozen.tick(60)
+                end(batch)
+                raise ZeroDivisionError
+
     def test_no_children(self, begin, calls, run):
         with begin() as batch:
             pass

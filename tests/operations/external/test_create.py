@@ -201,6 +201,8 @@ def test_the_log_knows_of_it(alias, settings):
         ({"on_complete": "tests.nobody"}, "on_complete: No handler"),
         ({"on_complete": print}, "on_complete: expected a function with @job"),
         ({"on_error": {5: "tests.ship"}}, "on_error: expected error codes"),
+        ({"on_error": {"a\0": "tests.ship"}}, r"on_error: the character U\+0000"),
+        ({"on_error": {"\ud800": "tests.ship"}}, "on_error: expected a string that is valid Unicode"),
         ({"on_error": "tests.ship"}, "on_error: .*error_code"),
         ({"on_complete": ("tests.ship", {"variables": {}})}, "variables comes from the worker"),
         ({"on_complete": ("tests.ship", {"colour": 1})}, "on_complete: .*colour"),

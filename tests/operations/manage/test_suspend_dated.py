@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from jobexec import clock
 from jobexec.exceptions import InvalidJob
 from jobexec.models import DeadLetterJob, Job, SuspendedJob, Suspension, SuspensionScope, TimerJob
 from jobexec.models.suspension import columns_of
@@ -389,3 +390,15 @@ def test_the_next_date(alias, frozen):
     frozen.tick(LATER - SOON)
     sweep_suspensions(alias)
     assert next_suspension_date(alias) is None
+
+
+def test_it_is_changed_in_its_own_database(alias, settings):
+    class Elsewhere:
+        def db_for_write(self, model, **hints):
+            return "elsewhere"
+
+    settings.DATABASE_ROUTERS = [Elsewhere()]
+    later = clock.now(alias) + timedelta(days=1)
+    for until in (None, later):
+        suspend(process_instance_id="p", until=until, using=alias)
+    assert Suspension.objects.using(alias).get().activate_time == later

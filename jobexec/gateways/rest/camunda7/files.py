@@ -30,8 +30,9 @@ def data(request: HttpRequest, id: str, name: str) -> HttpResponse:
         found = file_of(_variables(row), name)
         if found is not None:
             content, info = found
-            response = HttpResponse(content, content_type=str(info.get("mimeType") or info.get("mimetype") or _BYTES))
-            header = content_disposition_header(True, str(info.get("filename") or name))
+            kind = _in_header(info.get("mimeType") or info.get("mimetype") or _BYTES)
+            response = HttpResponse(content, content_type=kind)
+            header = content_disposition_header(True, _in_header(info.get("filename") or name))
             response["Content-Disposition"] = header or "attachment"
             return response
     message = f"execution variable with name {name} does not exist or is not a file"
@@ -39,6 +40,12 @@ def data(request: HttpRequest, id: str, name: str) -> HttpResponse:
 
 
 _BYTES = "application/octet-stream"
+_CONTROLS = dict.fromkeys([*range(32), 127], "_")
+
+
+def _in_header(text: object) -> str:
+    """A worker may have sent any text, and a header may not contain control characters."""
+    return str(text).translate(_CONTROLS)
 
 
 def _rows(caller: Caller, id: str) -> list[AbstractJob]:

@@ -15,6 +15,7 @@ from jobexec import clock
 from jobexec.json_values import TooMuchJSON, read_json, shown
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_LONGEST = timedelta(days=36525)
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?) ?([smhd])")
 _FROM_NOW = re.compile(rf"(?P<sign>[+-]|in )?(?P<length>{_LENGTH.pattern})(?P<ago> ago)?")
 _EXPECTED = "expected a date such as 2026-03-01T12:00, 'now', or a time from now such as +2h, -30m, '2h ago'"
@@ -53,8 +54,11 @@ json_object_or_list = _json_of("a JSON object or list", dict, list)
 def length(text: str) -> timedelta:
     """A duration: 90s, 15m, 2h, 7d."""
     found = _LENGTH.fullmatch(text)
-    span = _span(*found.groups()) if found else None
-    if not span:
+    try:
+        span = _span(*found.groups()) if found else None
+    except OverflowError:
+        span = None
+    if not span or span > _LONGEST:
         raise ArgumentTypeError(f"expected a duration such as 90s, 15m, 2h or 7d, got {text!r}")
     return span
 
