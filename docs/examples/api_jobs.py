@@ -10,7 +10,7 @@ from jobexec import ResultDoesNotExist, job
 def confirm(booking_id: int) -> dict[str, int]:
     booking = Booking.objects.get(pk=booking_id)
     if not booking.nights:
-        raise ValueError("This is no trip.")
+        raise ValueError("This is not a trip.")
     return {"booking": booking.pk, "nights": booking.nights}
 
 

@@ -25,10 +25,10 @@ def stop():
 
 def live(request):
     if health is None:
-        answer = {"ok": False, "reasons": ["no executor was started in this process"]}
+        body = {"ok": False, "reasons": ["no executor was started in this process"]}
     else:
-        answer = health.report().answer("live")
-    return JsonResponse(answer, status=200 if answer["ok"] else 503)
+        body = health.report().answer("live")
+    return JsonResponse(body, status=200 if body["ok"] else 503)
 
 
 urlpatterns = [path("executor/live/", live)]

@@ -12,6 +12,6 @@ def post_worker_init(worker):
 
 
 def worker_exit(server, worker):
-    # Workers that did not start come here, too, and gunicorn's main process for those that were killed.
+    # Also called for workers that did not start, and by gunicorn's main process for those that were killed.
     if hasattr(worker, "stop_executor"):
         worker.stop_executor()

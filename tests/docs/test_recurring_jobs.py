@@ -43,7 +43,7 @@ def test_the_examples_run(settings: Any) -> None:
 
 
 def test_the_expressions_of_the_table_are_understood() -> None:
-    table = PAGE.read_text().split("| expression | |")[1].split("\n\n")[0]
+    table = PAGE.read_text().split("| expression | meaning |")[1].split("\n\n")[0]
     expressions = [text for row in table.splitlines() for text in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
     assert len(expressions) > 14
     for expression in expressions:
