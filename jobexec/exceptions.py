@@ -41,8 +41,9 @@ class InvalidJob(JobExecError, ValueError):
 
 
 class DuplicateJob(JobExecError):
-    """A job with this unique key exists already, and ``on_conflict="raise"``, or a dead letter is to run again.
+    """A job with this unique key exists already.
 
+    Raised with ``on_conflict="raise"``, and for a dead letter that cannot be requeued because another job has its key.
     ``handler_type`` and ``key`` are the key, ``job_id`` is the job that has it. Nothing was inserted or moved, and the
     transaction remains usable.
     """
@@ -196,7 +197,7 @@ class TooManyRequests(JobExecError):
 
 
 class MessageExists(JobExecError):
-    """A client of a gateway has published a message whose message id is known."""
+    """A client of a gateway has published a message whose message id exists already."""
 
 
 class TooManyMessages(TooManyRequests):
@@ -285,7 +286,7 @@ class DoNotRetry(JobExecError):
 
 
 class JobExpired(JobCancelled):
-    """The job was due to start after the time of its option ``expires``: it was cancelled instead."""
+    """The job had not started by the time of its option ``expires``, so it was cancelled."""
 
 
 class RetryIn(JobExecError):

@@ -1,8 +1,8 @@
 """Which arguments are sensitive, and what is shown in their place.
 
 A name is sensitive if a handler declares it (``@job(sensitive=...)``), or if it contains one of SENSITIVE_ARGUMENTS or,
-of process variables, one of SENSITIVE in PROCESSES. Everything nested below a sensitive name is. (Own decision;
-Django's counterparts are ``sensitive_variables`` and the names that its error reports cleanse.)
+of process variables, one of SENSITIVE in PROCESSES. Everything nested below a sensitive name is sensitive, too. (Own
+decision; Django's counterparts are ``sensitive_variables`` and the names that its error reports cleanse.)
 """
 
 from __future__ import annotations

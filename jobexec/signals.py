@@ -30,7 +30,7 @@ job_acquired = Signal()
 #: MIDDLEWARE.
 job_started = Signal()
 
-#: Jobs were successful; their rows are gone. Arguments: ``using``, ``jobs``. A job that an external worker completed
+#: Jobs succeeded; their rows are gone. Arguments: ``using``, ``jobs``. A job that an external worker completed
 #: (sender ExternalWorkerJob) may have become the job of its ``on_complete``, whose end sends this again (sender Job).
 job_completed = Signal()
 

@@ -27,7 +27,7 @@ def with_sentry(call):
 @contextmanager
 def _transaction(context):
     with sentry_sdk.isolation_scope() as scope:  # the tags end with the job, also in an event loop
-        scope.set_tags({"job.handler": context.handler_type, "job.id": str(context.job.id)})
+        scope.set_tags({"job.handler": context.handler_type, "job.id": str(context.id)})
         with sentry_sdk.start_transaction(op="queue.process", name=context.handler_type):
             yield
 

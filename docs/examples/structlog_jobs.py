@@ -56,8 +56,8 @@ def bind_job(call):
 
 def bound(context):
     return structlog.contextvars.bound_contextvars(
-        job_id=str(context.job.id),
+        job_id=str(context.id),
         handler_type=context.handler_type,
         attempt=context.attempt,
-        tenant_id=context.job.tenant_id,
+        tenant_id=context.tenant_id,
     )

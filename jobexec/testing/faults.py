@@ -191,7 +191,7 @@ def kill_node(which: Target | AbstractJob | UUID | None = None, *, when: Moment 
 
 
 class Away:
-    """A database that is away: ``refused`` counts the statements that it has refused."""
+    """A database that is unavailable: ``refused`` counts the statements that it has refused."""
 
     def __init__(self, using: str, times: int | None) -> None:
         self.using, self.left, self.refused = using, times, 0
@@ -207,7 +207,7 @@ class Away:
         self.refused += 1
         if self.left is not None:
             self.left -= 1
-        raise OperationalError(f"The database {self.using!r} is away (injected by the test).")
+        raise OperationalError(f"The database {self.using!r} is unavailable (injected by the test).")
 
 
 @contextmanager

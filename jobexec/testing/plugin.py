@@ -56,7 +56,7 @@ def jobexec_immediate(jobexec: ManualExecutor) -> Iterator[ManualExecutor]:
 
 @pytest.fixture
 def jobexec_clock() -> Iterator[ControlledClock]:
-    """Jobexec's time is stopped during the test; ``jobexec_clock.advance(...)`` moves it."""
+    """jobexec's time is stopped during the test; ``jobexec_clock.advance(...)`` moves it."""
     from .clocks import controlled_clock
 
     with controlled_clock() as clock:

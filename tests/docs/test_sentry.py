@@ -79,6 +79,17 @@ def test_a_dead_letter_is_an_issue_of_its_group_and_each_run_a_transaction(alias
     assert frames[-1] == "charge"
 
 
+def test_an_async_job_is_a_transaction(alias, handle, events):
+    async def charge():
+        await asyncio.sleep(0)
+
+    handle(charge, name="tests.charge")
+    job = make_job(alias, handler_type="tests.charge")
+    run_one(alias)
+    (transaction,) = [event for event in events if event.get("type") == "transaction"]
+    assert (transaction["transaction"], transaction["tags"]["job.id"]) == ("tests.charge", str(job.pk))
+
+
 def test_async_jobs_beside_each_other_keep_their_own_tags(events):
     async def work(context):
         await asyncio.sleep(0)
@@ -86,7 +97,7 @@ def test_async_jobs_beside_each_other_keep_their_own_tags(events):
 
     async def both():
         run = sentry.with_sentry(work)
-        jobs = [SimpleNamespace(handler_type=f"tests.{number}", job=SimpleNamespace(id=number)) for number in range(3)]
+        jobs = [SimpleNamespace(handler_type=f"tests.{number}", id=number) for number in range(3)]
         await asyncio.gather(*map(run, jobs))
         sentry_sdk.capture_message("afterwards")
 

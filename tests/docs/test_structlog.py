@@ -60,15 +60,25 @@ def test_each_line_of_a_job_has_its_id_and_handler(alias, handle, lines):
     assert not BOUND & afterwards.keys()
 
 
+def test_a_line_of_an_async_job_has_its_id_and_handler(alias, handle, lines):
+    async def charge():
+        structlog.get_logger("shop").info("charged")
+
+    handle(charge, name="shop.charge")
+    job = make_job(alias, handler_type="shop.charge", tenant_id="acme")
+    run_one(alias)
+    line, _ = lines()
+    assert line.items() >= {"event": "charged", "job_id": str(job.pk), "tenant_id": "acme"}.items()
+
+
 def test_async_jobs_beside_each_other_keep_their_own(lines):
     class Context:
         def __init__(self, number):
-            self.job = type("Job", (), {"id": number, "tenant_id": ""})
-            self.handler_type, self.attempt = f"shop.{number}", 1
+            self.id, self.handler_type, self.attempt, self.tenant_id = number, f"shop.{number}", 1, ""
 
     async def work(context):
         await asyncio.sleep(0)
-        structlog.get_logger("shop").info("done", number=context.job.id)
+        structlog.get_logger("shop").info("done", number=context.id)
 
     async def both():
         run = structlog_jobs.bind_job(work)

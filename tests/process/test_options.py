@@ -28,7 +28,7 @@ def test_until_empty_waits_for_retries_and_reports_timers(alias, run, enqueue, t
     assert trace.lines() == ["try"] * 4
     assert tables_of(alias) == {timer.pk: [TimerJob]}
     due = f"{timer.due_date:%Y-%m-%d %H:%M:%S UTC}"
-    assert executor.out[-1:] == [f"default: 1 timers wait, the next until {due}."]
+    assert executor.out[-1:] == [f"default: timers that wait: 1, the next until {due}."]
     assert len(executor.out[:5]) == 5
     assert executor.out[0].startswith(f"jobexec {jobexec.__version__}, node ")
     failures = [line for line in executor.err if "failed after" in line]

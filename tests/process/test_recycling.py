@@ -34,7 +34,7 @@ def assert_done_once(alias, trace, count):
 
 def recycle(enqueue, trace, supervisor, limit):
     """A job is in flight when the limit is reached, and more come while it drains; all are done by two processes."""
-    supervisor.said(f"({limit}). Draining: 1 jobs are running.")
+    supervisor.said(f"({limit}). Draining. Running jobs: 1.")
     for number in range(20):
         enqueue("note", f"later {number}", process_instance_id=f"order-{number % 5}")
     trace.go.touch()
@@ -88,7 +88,7 @@ def test_two_processes_are_recycled_one_after_the_other(alias, run, enqueue, tra
     before = pids(alias)
     until(lambda: all(each.get("wish") for each in health.ask(supervisor, "ready").body["processes"]))
     draining = until(lambda: ExecutorNode.objects.using(alias).filter(state="draining").first())
-    supervisor.said("Draining: 1 jobs are running.")
+    supervisor.said("Draining. Running jobs: 1.")
     (other,) = set(before) - {draining.name}
     assert alive(before[other])
     trace.go.touch()
@@ -110,7 +110,7 @@ def test_a_signal_during_a_recycle_is_the_first_one(alias, run, enqueue, trace):
     enqueue("note", "counts")
     enqueue("wait", "a", str(trace.go))
     supervisor = run("--max-jobs", "1", "--health-port", "0")
-    supervisor.said("Draining: 1 jobs are running.")
+    supervisor.said("Draining. Running jobs: 1.")
     (child,) = pids(alias).values()
     enqueue("note", "not begun")
     supervisor.send(signal.SIGTERM)
@@ -131,7 +131,7 @@ def test_the_second_signal_during_a_recycle_leaves(alias, run, enqueue, trace):
     enqueue("note", "counts")
     enqueue("wait", "a", str(trace.go))
     supervisor = run("--max-jobs", "1")
-    supervisor.said("Draining: 1 jobs are running.")
+    supervisor.said("Draining. Running jobs: 1.")
     supervisor.send(signal.SIGTERM)
     supervisor.send(signal.SIGINT)
     assert supervisor.ended() == 3, supervisor.text

@@ -86,7 +86,7 @@ def test_all_processes_start_afresh_after_what_runs_has_ended(alias, project, tr
     until(lambda: trace.lines() == ["begun by old"])
     project.write_jobs("new")
     supervisor.said("jobs.py changed: draining and restarting.")
-    supervisor.said("Draining: 1 jobs are running.")
+    supervisor.said("Draining. Running jobs: 1.")
     project.write("words.py", "WORD = 'two'\n")  # meanwhile: in what starts next, and no reason to drain again
     trace.go.touch()
     project.afresh(2, before)

@@ -183,15 +183,15 @@ def test_modify_restart_and_retry(alias, command, started):
 
 def test_suspend_and_activate(alias, command, started):
     id = started()
-    assert command("suspend", id) == "Suspended; 0 jobs were moved.\n"
+    assert command("suspend", id) == "Suspended. Jobs moved: 0.\n"
     assert command("suspend", "approval", "--version", "1", "--until", "+1h", "--without-instances") == (
-        "Suspended; 0 jobs were moved.\n"
+        "Suspended. Jobs moved: 0.\n"
     )
     with pytest.raises(CommandError, match="can be started"):
         started()
-    assert command("activate", "approval", "--version", "1") == "Activated; 0 jobs may run again.\n"
+    assert command("activate", "approval", "--version", "1") == "Activated. Jobs moved: 0.\n"
     started()
-    assert command("activate", id) == "Activated; 0 jobs may run again.\n"
+    assert command("activate", id) == "Activated. Jobs moved: 0.\n"
     with pytest.raises(CommandError, match="with the key of a process"):
         command("suspend", id, "--version", "1")
     with pytest.raises(CommandError, match="'nothing'"):
@@ -207,7 +207,7 @@ def test_cancel_many(alias, command, started, run_jobs, monkeypatch):
     ended = started("--business-key", "a")
     command("cancel", ended)
     told = command("cancel", "--process", "approval", "--business-key", "a", "--reason", "sold out")
-    assert told.endswith(" cancels them, with 3 jobs.\n")
+    assert told.endswith(" cancels them. Its jobs: 3.\n")
     command("cancel", others[0], "--reason", "alone")
     run_jobs()
     rows = ProcessInstance.objects.using(alias)
@@ -225,5 +225,5 @@ def test_cancel_many(alias, command, started, run_jobs, monkeypatch):
 def test_cleanup(alias, command, started, settings):
     settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"HISTORY_TIME_TO_LIVE": 0}}
     command("cancel", started())
-    assert command("cleanup") == "3 rows deleted.\n"
+    assert command("cleanup") == "Rows deleted: 3.\n"
     assert not ProcessInstance.objects.using(alias).exists()

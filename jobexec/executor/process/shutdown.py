@@ -102,7 +102,7 @@ def serve(
     health.drain()
     if shutdown.requested or executor.to_drain or why:
         text = f"Restarting, because {why}. " if why else "Stopped by an operator. " if executor.to_drain else ""
-        say(f"{text}Draining: {executor.running_jobs} jobs are running.")
+        say(f"{text}Draining. Running jobs: {executor.running_jobs}.")
     shutdown.request()
     drained = executor.stop()
     say(

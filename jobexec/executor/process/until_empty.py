@@ -37,7 +37,7 @@ class UntilEmpty:
     def report(self) -> str:
         """One line for each engine with timers left, or that nothing is left."""
         lines = [
-            f"{using}: {each.timers} timers wait, the next until {each.next_due_date:%Y-%m-%d %H:%M:%S %Z}."
+            f"{using}: timers that wait: {each.timers}, the next until {each.next_due_date:%Y-%m-%d %H:%M:%S %Z}."
             for using, each in self._pending.items()
             if each.timers and each.next_due_date
         ]

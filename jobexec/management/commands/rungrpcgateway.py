@@ -95,7 +95,7 @@ class Command(BaseCommand):
         while not shutdown.wait(_TURN):
             if not server.alive:
                 raise CommandError("The gateway has failed; the log says why.")
-        say(f"Draining: {server.running} calls are being answered.")
+        say(f"Draining. Open calls: {server.running}.")
         server.stop()
         worker_registry.stop()
         long_polling.close_all()

@@ -34,7 +34,7 @@ class Completion:
     """Write a script for a shell, or the names for which its function asks."""
 
     name = "completion"
-    help = "Write a script by which bash, zsh or fish completes actions, options, handlers and nodes."
+    help = "Print a script with which bash, zsh or fish completes actions, options, handlers and nodes."
     positionals = " bash|zsh|fish"
 
     def add_options(self, parser: ArgumentParser) -> None:

@@ -19,7 +19,7 @@ class Index:
     """Create or drop the indexes by which the admin searches arguments."""
 
     name = "index"
-    help = "Create the indexes by which the admin searches arguments, while jobs go on (PostgreSQL); or drop them."
+    help = "Create indexes for searching arguments in the admin (PostgreSQL, without blocking jobs); or drop them."
     positionals = " arguments"
 
     def add_options(self, parser: ArgumentParser) -> None:

@@ -30,7 +30,7 @@ Table: TypeAlias = type[AbstractJob]
 Condition: TypeAlias = Callable[[Any, Table], Q]
 
 STATES: dict[str, Table] = {table.state.replace(" ", "_"): table for table in JOB_TABLES}
-"""The states by name: executable, timer, suspended, dead_letter, external_worker. A state is a table."""
+"""The states by name: executable, timer, suspended, dead_letter, blocked, external_worker. A state is a table."""
 
 
 def _by(check: values.Check, condition: Condition) -> Any:

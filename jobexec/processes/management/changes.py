@@ -111,7 +111,7 @@ def _cancel(using: str, options: Options) -> str:
         cancel(instance_in(options, using), options["reason"], using=using)
         return "Cancelled."
     batch = cancel_all(ProcessInstance.objects.using(using).filter(**wanted), options["reason"])
-    return f"The batch {batch.id} cancels them, with {batch.progress().total} jobs."
+    return f"The batch {batch.id} cancels them. Its jobs: {batch.progress().total}."
 
 
 def _suspend(using: str, options: Options) -> str:
@@ -124,13 +124,13 @@ def _suspend(using: str, options: Options) -> str:
         include_instances=not options["without_instances"],
         using=using,
     )
-    return f"Suspended; {moved} jobs were moved."
+    return f"Suspended. Jobs moved: {moved}."
 
 
 def _activate(using: str, options: Options) -> str:
     scope: dict[str, Any] = {"version": options["version"], "tenant_id": options["tenant"]}
     moved = activate(_target(options["target"], using), at=options["at"], using=using, **scope)
-    return f"Activated; {moved} jobs may run again."
+    return f"Activated. Jobs moved: {moved}."
 
 
 def _modify(using: str, options: Options) -> str:

@@ -71,7 +71,7 @@ def test_a_drained_node_ends_its_process(alias, make_executor):
     operations.drain_nodes(["here"], using=alias)
     assert operations.resume_nodes(["here"], using=alias).skipped == {"here": "it is draining"}
     assert serve(executor, Shutdown(), say=said.append) == EXIT_DRAINED
-    assert said == ["Stopped by an operator. Draining: 0 jobs are running.", "Drained."]
+    assert said == ["Stopped by an operator. Draining. Running jobs: 0.", "Drained."]
     assert states(alias) == []
 
 

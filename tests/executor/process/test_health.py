@@ -169,7 +169,7 @@ def test_a_reason_of_the_executor_drains_it_and_ends_with_5(alias, running, in_f
     ending = start(alias, lambda: serve(executor, Shutdown(), None, said.append, health, reasons))
     executor.restart_reason = "three threads are stuck"
     until(lambda: said)
-    assert said == ["Restarting, because three threads are stuck. Draining: 1 jobs are running."]
+    assert said == ["Restarting, because three threads are stuck. Draining. Running jobs: 1."]
     assert health.report().draining
     go.set()
     assert finish(ending) == EXIT_RECYCLED == 5

@@ -45,7 +45,7 @@ def test_waits_for_retries_and_only_reports_timers(alias, executor, handle):
     over = UntilEmpty(executor)
     assert over()
     due = f"{now + timedelta(hours=1):%Y-%m-%d %H:%M:%S UTC}"
-    assert over.report() == f"{alias}: 2 timers wait, the next until {due}."
+    assert over.report() == f"{alias}: timers that wait: 2, the next until {due}."
     TimerJob.objects.using(alias).filter(due_date__gt=now + timedelta(hours=1, minutes=1)).update(attempts=1)
     assert not over()
 

@@ -80,7 +80,7 @@ def test_the_second_signal_leaves_at_once(engine, run):
         completing = client.stub.CompleteJob.future(pb.CompleteJobRequest(jobKey=key))
         until(lambda: waits_for_a_lock(engine))
         process.send(signal.SIGTERM)
-        process.said("Draining: 1 calls are being answered.")
+        process.said("Draining. Open calls: 1.")
         process.send(signal.SIGTERM)
         assert process.ended(30) == 3, process.text
         assert completing.code() == Code.UNAVAILABLE
@@ -97,7 +97,7 @@ def test_a_call_that_runs_is_answered_before_the_end(engine, run):
         completing = client.stub.CompleteJob.future(pb.CompleteJobRequest(jobKey=key))
         until(lambda: waits_for_a_lock(engine))
         process.send(signal.SIGTERM)
-        process.said("Draining: 1 calls are being answered.")
+        process.said("Draining. Open calls: 1.")
     assert completing.result(TIMEOUT) == pb.CompleteJobResponse()
     assert process.ended() == 0
     assert not ExternalWorkerJob.objects.using(engine).exists()

@@ -219,8 +219,8 @@ SUBCOMMANDS = (
     ),
     Subcommand(
         "unlock",
-        "Take jobs from owners that are gone; jobs of a living owner are skipped. From external workers if the jobs"
-        " are named, or with --state external_worker.",
+        "Release jobs whose owners are gone; jobs of a living owner are skipped. Jobs of external workers only if"
+        " they are named, or with --state external_worker.",
         "unlock",
         usual=HANDLER_TABLES,
         among={"locked": True},

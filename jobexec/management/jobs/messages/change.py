@@ -19,7 +19,7 @@ class Publish:
     """Publish a message."""
 
     name = "publish"
-    help = "Publish a message: every job that waits for its name and key goes on."
+    help = "Publish a message: every job that waits for its name and key continues."
     positionals = " NAME KEY"
 
     def add_options(self, parser: ArgumentParser) -> None:

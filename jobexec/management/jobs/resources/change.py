@@ -88,7 +88,7 @@ class Hold(_Change):
     """Hold a resource open or closed, regardless of its breaker."""
 
     name = "hold"
-    help = "Hold a resource open, so that none of its jobs starts; or closed, regardless of its breaker."
+    help = "Hold a resource open, so that no job of it starts; or closed, regardless of its breaker."
 
     def add_options(self, parser: ArgumentParser) -> None:
         super().add_options(parser)

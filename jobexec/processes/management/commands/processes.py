@@ -134,7 +134,7 @@ class Command(BaseCommand):
             self.stdout.write(f"  {reason.text}")
 
     def _cleanup(self, using: str, options: dict[str, Any]) -> None:
-        self.stdout.write(f"{clean_up_history(using)} rows deleted.")
+        self.stdout.write(f"Rows deleted: {clean_up_history(using)}.")
 
     def _check(self, using: str, options: dict[str, Any]) -> None:
         found = check(using=using)
