@@ -181,7 +181,7 @@ def _lock(using: str, ids: Collection[UUID], owner: str, until: datetime) -> Non
         return
     connection, spelled = connections[using], dialect(using)
     moment = connection.ops.adapt_datetimefield_value(until)
-    with connection.cursor() as cursor:
+    with spelled.cursor(connection) as cursor:
         parameters = {"owner": owner, "until": moment, "ids": spelled.id_list(ids)}
         cursor.execute(_LOCK.format(among=spelled.among("ids")), parameters)
 

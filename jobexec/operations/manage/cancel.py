@@ -44,9 +44,12 @@ def cancel(target: Target, *, using: str | None = None) -> OperationResult:
 
 def cancelled_among(using: str, ids: Collection[UUID]) -> list[UUID]:
     """Return those of these jobs that were cancelled while a node held them."""
-    spelled, rows = dialect(using), Job.objects.using(using)
-    if not spelled.returns_rows(connections[using]):
-        return list(rows.filter(pk__in=ids, cancel_requested=True).values_list("pk", flat=True))
+    connection, spelled = connections[using], dialect(using)
+    if not spelled.returns_rows(connection):
+        rows = Job.objects.using(using).filter(pk__in=ids, cancel_requested=True)
+        return list(rows.values_list("pk", flat=True))
     # Called once a second, with thousands of ids by a node with thousands of async jobs.
     statement = f"SELECT id FROM {Job._meta.db_table} WHERE {spelled.among('ids')} AND cancel_requested"
-    return [row.pk for row in rows.raw(statement, {"ids": spelled.id_list(ids)})]
+    with spelled.cursor(connection) as cursor:
+        cursor.execute(statement, {"ids": spelled.id_list(ids)})
+        return [id if isinstance(id, UUID) else UUID(id) for (id,) in cursor.fetchall()]

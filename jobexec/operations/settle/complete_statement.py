@@ -21,6 +21,7 @@ from ..rows.fencing import held_sql
 from ..rows.tallies import COUNTED, OPEN, batches_of, look_after
 from ..sql.dialect import dialect
 from ..sql.locks import atomic
+from ..sql.portable import Dialect
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Run
 
@@ -30,7 +31,9 @@ KEPT = 64
 _JOB, _LOG = Job._meta.db_table, JobLog._meta.db_table
 _COPIED = ", ".join(COPIED)
 _INTO = f"INSERT INTO {_LOG} (job_id, timestamp, state, attempt, retries, node, duration, wait, {_COPIED}, {{rest}})"
-_VALUES = f"id, %(now)s, '{LogState.SUCCESSFUL}', attempts + 1, retries, node, duration, {{wait}}, {_COPIED}, {{rest}}"
+_VALUES = (
+    f"id, %(now)s, '{LogState.SUCCESSFUL}', attempts + 1, retries, {{node}}, duration, {{wait}}, {_COPIED}, {{rest}}"
+)
 _NAMED = {"job_id", "timestamp", "state", "attempt", "retries", "node", "duration", "wait", *COPIED}
 #: Columns of the log that are empty for a success; all are texts.
 _REST = [field.name for field in JobLog._meta.concrete_fields if not field.primary_key and field.name not in _NAMED]
@@ -52,17 +55,17 @@ def delete_ours(
     condition = held_sql(jobs, parameters, spelled)
     if runs:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
-    with connection.cursor() as cursor:
+    with spelled.cursor(connection) as cursor:
         if counted:
             batches = batches_of(jobs)
-            parameters["batches"] = [str(id) for id in batches]
+            parameters["batches"] = spelled.id_list(batches)
             statement = _logged_at_once(condition, counted=True) if runs else _counted(condition)
-            cursor.execute(statement, parameters | (as_arrays(runs) if runs else {}))
+            cursor.execute(statement, parameters | (as_arrays(runs, spelled) if runs else {}))
             return lost_of_batches(using, cursor, jobs, batches)
         if not runs:
             cursor.execute(f"DELETE FROM {_JOB} WHERE {condition} RETURNING id", parameters)
         elif spelled.writes_in_with:
-            cursor.execute(_logged_at_once(condition, counted=False), parameters | as_arrays(runs))
+            cursor.execute(_logged_at_once(condition, counted=False), parameters | as_arrays(runs, spelled))
         else:
             return _logged_before(using, cursor, condition, parameters, jobs, runs)
         return lost(cursor, jobs)
@@ -90,7 +93,9 @@ def lost(cursor: Any, jobs: Sequence[AcquiredJob]) -> set[UUID]:
 #: Inserts the log rows from ``gone``, the deleted rows, and ``run``.
 LOGGED = f"""logged AS ({_INSERT} SELECT {
     _VALUES.format(
-        wait="greatest(0.0, extract(epoch FROM started - coalesce(due_date, create_time)))::float8", rest=_EMPTY
+        node="coalesce(node, %(node)s)",
+        wait="greatest(0.0, started - date_part('epoch', coalesce(due_date, create_time)))",
+        rest=_EMPTY,
     )
 } FROM gone JOIN run USING (id))"""
 #: The columns of a deleted row that it needs.
@@ -108,20 +113,25 @@ def _counted(condition: str) -> str:
 def _logged_at_once(condition: str, *, counted: bool) -> str:
     return f"""
         WITH run AS (
-          SELECT * FROM unnest(%(runs)s::uuid[], %(started)s::timestamptz[], %(durations)s::float8[], %(nodes)s::text[])
+          SELECT * FROM unnest(%(runs)s::uuid[], %(started)s::float8[], %(durations)s::float8[], %(nodes)s::text[])
           AS run(id, started, duration, node)),
         gone AS (DELETE FROM {_JOB} WHERE {condition} RETURNING {RETURNED}{", batch_id" if counted else ""}),
         {LOGGED}{f", {COUNTED}" if counted else ""}
         SELECT id{f", {OPEN}" if counted else ""} FROM gone"""
 
 
-def as_arrays(runs: Mapping[UUID, Run]) -> dict[str, Any]:
-    """Convert runs to array parameters."""
+def as_arrays(runs: Mapping[UUID, Run], spelled: Dialect) -> dict[str, Any]:
+    """Convert runs to parameters: arrays of their ids, starts (in seconds since 1970), durations and nodes.
+
+    ``nodes`` is empty if all are ``node``, which is nearly always so: unnest() fills up a shorter array with NULL.
+    """
+    nodes = [run.node for run in runs.values()]
     return {
-        "runs": list(runs),
-        "started": [run.started_at for run in runs.values()],
-        "durations": [run.duration for run in runs.values()],
-        "nodes": [run.node for run in runs.values()],
+        "runs": spelled.id_list(runs),
+        "started": spelled.float_list([run.started_at.timestamp() for run in runs.values()]),
+        "durations": spelled.float_list([run.duration for run in runs.values()]),
+        "node": nodes[0],
+        "nodes": nodes if nodes.count(nodes[0]) < len(nodes) else [],
     }
 
 
@@ -149,5 +159,5 @@ _RUN = ", ".join(
 )
 # With CROSS JOIN SQLite keeps the written order. Otherwise it would read the whole list for each job in the table.
 _LOGGED_BEFORE = f"""
-    {_INSERT} SELECT {_VALUES.format(wait=_WAIT, rest=_EMPTY)}
+    {_INSERT} SELECT {_VALUES.format(node="node", wait=_WAIT, rest=_EMPTY)}
     FROM (SELECT {_RUN} FROM json_each(%(runs)s)) CROSS JOIN {_JOB} ON id = run_id WHERE {{condition}}"""

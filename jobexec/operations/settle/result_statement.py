@@ -33,10 +33,10 @@ _KEPT = f"""
         create_time, run_after, status, first_time, last_time, end_time, expires_at, return_value, errors, workers)
       SELECT id, task_backend, handler_type, handler_configuration, category, priority, process_instance_id, tenant_id,
         create_time, CASE WHEN type = '{JobType.TIMER}' AND attempts = 0 THEN due_date END,
-        '{ResultStatus.SUCCESSFUL}', started, started, started + duration * interval '1 second',
-        started + (duration + keep_for) * interval '1 second',
-        result::jsonb, '[]', jsonb_build_array(node)
-      FROM gone JOIN run USING (id) WHERE task_backend <> ''
+        '{ResultStatus.SUCCESSFUL}', began, began, began + duration * interval '1 second',
+        began + (duration + keep_for) * interval '1 second',
+        result::jsonb, '[]', jsonb_build_array(coalesce(node, %(node)s))
+      FROM gone JOIN run USING (id) CROSS JOIN to_timestamp(started) AS began WHERE task_backend <> ''
       ON CONFLICT (id) DO UPDATE SET status = excluded.status, category = excluded.category,
         priority = excluded.priority, first_time = coalesce(there.first_time, excluded.first_time),
         last_time = excluded.last_time, end_time = excluded.end_time, expires_at = excluded.expires_at,
@@ -64,17 +64,17 @@ def delete_and_keep(
     ``results`` are by id. Returns the ids of the other tasks, for which nothing is written.
     With ``log`` a log row is written for each run; with ``counted`` children of batches are counted.
     """
-    connection = connections[using]
-    parameters: dict[str, Any] = {"owner": owner, **as_arrays(runs)}
+    connection, spelled = connections[using], dialect(using)
+    parameters: dict[str, Any] = {"owner": owner, **as_arrays(runs, spelled)}
     parameters["results"] = [results[pk].text for pk in runs]
     parameters["kept"] = [keep_for and keep_for.total_seconds() for keep_for in (results[pk].keep_for for pk in runs)]
-    condition = held_sql(jobs, parameters, dialect(using))
+    condition = held_sql(jobs, parameters, spelled)
     if log:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
-    with connection.cursor() as cursor:
+    with spelled.cursor(connection) as cursor:
         if counted:
             batches = batches_of(jobs)
-            cursor.execute(_statement(condition, log, counted), {**parameters, "batches": [str(id) for id in batches]})
+            cursor.execute(_statement(condition, log, counted), {**parameters, "batches": spelled.id_list(batches)})
             return lost_of_batches(using, cursor, jobs, batches)
         cursor.execute(_statement(condition, log, counted), parameters)
         return lost(cursor, jobs)
@@ -85,7 +85,7 @@ def _statement(condition: str, log: bool, counted: bool) -> str:
     return f"""
         WITH run AS (
           SELECT * FROM unnest(
-            %(runs)s::uuid[], %(started)s::timestamptz[], %(durations)s::float8[], %(nodes)s::text[],
+            %(runs)s::uuid[], %(started)s::float8[], %(durations)s::float8[], %(nodes)s::text[],
             %(results)s::text[], %(kept)s::float8[]) AS run(id, started, duration, node, result, keep_for)),
         gone AS (DELETE FROM {_JOB} WHERE {condition}
           RETURNING {RETURNED}, type, task_backend, handler_configuration{", batch_id" if counted else ""}),

@@ -141,7 +141,11 @@ class Dialect:
         return connection.cursor()
 
     def id_list(self, ids: Iterable[UUID]) -> Any:
-        """Return the parameter for :meth:`among`."""
+        """Return the parameter for :meth:`among`, for a :meth:`cursor`."""
+        raise NotImplementedError
+
+    def float_list(self, numbers: Iterable[float]) -> Any:
+        """Return an array of numbers as a parameter for a :meth:`cursor`, where FROM may contain arrays."""
         raise NotImplementedError
 
     def among(self, name: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Iterable
+from functools import cache
 from typing import Any
 from uuid import UUID
+from weakref import WeakSet
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -16,6 +19,58 @@ _INLINE = 1000  # bytes: a value this short is stored inline, and its length as 
 #: Started, active, in an error: all of libpq's states except idle (0) and unknown (4), that of a dead connection.
 _OPEN = frozenset({1, 2, 3})
 _DJANGOS_CURSOR: Any = vars(BaseDatabaseWrapper)["_cursor"]
+
+# An array in binary: one dimension, without NULL, the type and number of elements, from 1; before each its length.
+_HEAD = struct.Struct("!IIIII")
+_LENGTH = struct.Struct("!I")
+_FLOAT = struct.Struct("!d")
+
+
+class _Ids(list[UUID]):
+    """Ids that :meth:`PostgreSQL.cursor` sends in binary."""
+
+
+class _Floats(list[float]):
+    """Numbers that :meth:`PostgreSQL.cursor` sends in binary."""
+
+
+#: The driver's connections that send them so.
+_send_arrays: WeakSet[Any] = WeakSet()
+
+
+@cache
+def _array_dumpers() -> dict[type, type]:
+    """How arrays are sent.
+
+    As text the server takes 0.7 µs for an id, ten times as long as for one in binary. The driver's own arrays ask
+    another object for each element, which takes a microsecond.
+    """
+    from psycopg.adapt import Dumper  # other databases have no psycopg
+    from psycopg.postgres import types
+    from psycopg.pq import Format
+
+    def dumper(of: str, size: int, elements: Any) -> type[Dumper]:
+        before, head = _LENGTH.pack(size), (1, 0, types[of].oid)
+
+        class Array(Dumper):
+            format = Format.BINARY
+
+            def __init__(self, cls: type, context: Any = None) -> None:
+                super().__init__(cls, context)
+                self.oid = types[of].array_oid  # not of the class: lists of others are sent as ever
+
+            def dump(self, obj: Any) -> bytes:
+                if not obj:
+                    return _HEAD.pack(*head, 0, 1)
+                return b"".join((_HEAD.pack(*head, len(obj), 1), before, before.join(elements(obj))))
+
+        return Array
+
+    pack = _FLOAT.pack
+    return {
+        _Ids: dumper("uuid", 16, lambda ids: [id.bytes for id in ids]),
+        _Floats: dumper("float8", 8, lambda numbers: [pack(number) for number in numbers]),
+    }
 
 
 class PostgreSQL(Dialect):
@@ -97,6 +152,10 @@ class PostgreSQL(Dialect):
         else:
             connection.ensure_connection()
         driver = connection.Database  # psycopg, as Django has imported it
+        if connection.connection not in _send_arrays:
+            for kind, dumper in _array_dumpers().items():
+                connection.connection.adapters.register_dumper(kind, dumper)
+            _send_arrays.add(connection.connection)
         with connection.wrap_database_errors:
             cursor = driver.Cursor(connection.connection)
         cursor.format = driver.pq.Format.BINARY
@@ -105,9 +164,12 @@ class PostgreSQL(Dialect):
     def prepares_sessions(self, connection: Any) -> bool:
         return type(connection)._cursor is not _DJANGOS_CURSOR
 
-    def id_list(self, ids: Iterable[UUID]) -> str:
+    def id_list(self, ids: Iterable[UUID]) -> list[UUID]:
         # One parameter: otherwise a list of a thousand ids costs a thousand parameters.
-        return f"{{{','.join([id.hex for id in ids])}}}"
+        return _Ids(ids)
+
+    def float_list(self, numbers: Iterable[float]) -> list[float]:
+        return _Floats(numbers)
 
     def among(self, name: str) -> str:
         return f"id = ANY(%({name})s::uuid[])"

@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import transaction
 
-from jobexec.models import Job, JobLog
+from jobexec.models import Job, JobLog, TaskResult
 from jobexec.operations import complete_jobs, release_jobs
 from jobexec.operations.rows import fencing
 from jobexec.operations.settle import complete, complete_statement, result_statement
+from jobexec.operations.settle.complete import complete_with_results
 from jobexec.operations.sql.postgresql import PostgreSQL
-from jobexec.operations.values.run import Run
+from jobexec.operations.values.run import Result, Run
 from tests.support.columns import VALUES
 from tests.support.factories import acquire, make_row
 
@@ -28,6 +29,8 @@ ROWS = [
     {"process_instance_id": "p", "exclusive": True},
     {"process_instance_id": "q", "exclusive": False},
 ]
+#: What a result says about its run.
+TIMES = ["id", "first_time", "last_time", "end_time", "expires_at", "workers"]
 
 
 class Undo(Exception):
@@ -40,6 +43,7 @@ def completed(alias, monkeypatch, portable, act):
     with monkeypatch.context() as patch, pytest.raises(Undo), transaction.atomic(using=alias):
         if portable:
             patch.setattr(complete, "returns_rows", lambda using: False)
+            patch.setattr(result_statement, "is_possible", lambda using: False)
         result = act()
         logged = [dict(zip(names, row, strict=True)) for row in JobLog.objects.using(alias).values_list(*names)]
         left = set(Job.objects.using(alias).values_list("pk", "lock_owner", "revision"))
@@ -82,6 +86,36 @@ def test_rows_of_the_log_are_the_same_in_every_column(alias, configure, monkeypa
         assert fast_log[pk].pop("wait") == (None if row["wait"] is None else pytest.approx(row["wait"], abs=0.002))
         row.pop("wait")
         assert fast_log[pk] == row
+
+
+@pytest.mark.parametrize("nodes", [["one"], ["", "one"], ["one", "two", "one"]])
+def test_runs_of_one_node_and_of_several(alias, configure, monkeypatch, jobs, nodes):
+    configure(HISTORY_LEVEL="activity")
+    told = [(job, replace(run, node=nodes[at % len(nodes)])) for at, (job, run) in enumerate(runs(jobs))]
+    logs = [log for _, log, _ in both(alias, monkeypatch, lambda: complete_jobs(alias, told))]
+    for log in logs:
+        assert {pk: row["node"] for pk, row in log.items()} == {job.id: run.node for job, run in told}
+
+
+@pytest.mark.parametrize("start", [NOW.replace(microsecond=1), NOW.replace(year=2099, microsecond=999_999)])
+def test_results_are_the_same_to_the_microsecond(alias, monkeypatch, start):
+    for number in range(3):
+        make_row(Job, alias, rank=number, task_backend="default")
+    ends = [(0.0, "one", None), (1.2345675e-05, "two", timedelta(seconds=1.5)), (86400.1, "one", None)]
+    done = [
+        (job, Run(start, duration, node), Result("1", keep_for))
+        for job, (duration, node, keep_for) in zip(acquire(alias), ends, strict=True)
+    ]
+
+    def act():
+        lost = complete_with_results(alias, done)
+        return lost, sorted(TaskResult.objects.using(alias).values_list(*TIMES))
+
+    (fast, *_), (portable, *_) = both(alias, monkeypatch, act)
+    assert fast == portable
+    lost, rows = fast
+    assert lost == set()
+    assert [row[1] for row in rows] == [start] * 3
 
 
 @pytest.mark.parametrize("level", ["none", "activity"])
