@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 THREADS = 8
 _IDLE = 5.0  # seconds after which a thread without work ends, and closes its connection
-_LONGEST_LINE = 2000
+#: Calls that may wait.
+LONGEST_LINE = 2000
 
 
 class Overloaded(JobExecError):
@@ -44,7 +45,7 @@ class DatabaseThreads:
         """
         future: Future[T] = Future()
         with self._changed:
-            if self._closed or (len(self._line) >= _LONGEST_LINE and not urgent):
+            if self._closed or (len(self._line) >= LONGEST_LINE and not urgent):
                 raise Overloaded
             (self._line.appendleft if urgent else self._line.append)((future, work))
             if len(self._line) > self._idle and self._threads < self._most:

@@ -13,6 +13,7 @@ from django.http import HttpResponse
 from django.test import AsyncRequestFactory
 
 from jobexec import external_job
+from jobexec.gateways import long_polling
 from jobexec.gateways.auth import forget
 from jobexec.gateways.rest.asgi import GatewayHandler
 from jobexec.models import ExternalWorkerJob
@@ -32,8 +33,11 @@ def forbidden_middleware(get_response):
     return lambda request: HttpResponse(status=418)
 
 
-def ask(handler, path, body=None, **headers):
-    """A whole request to a handler, in an event loop of its own; returns the status and the parts of the answer."""
+def ask(handler, path, body=None, *, messages=None, **headers):
+    """A whole request to a handler, in an event loop of its own; returns the status and the parts of the answer.
+
+    None if there is no answer. ``messages`` are those with the body, if they are not one.
+    """
     request = AsyncRequestFactory().generic(
         "GET" if body is None else "POST",
         path,
@@ -41,15 +45,13 @@ def ask(handler, path, body=None, **headers):
         content_type="application/json",
         headers=headers,
     )
-    content = request.body
+    messages = messages or [{"type": "http.request", "body": request.body, "more_body": False}]
     answer = []
 
     async def story():
-        messages = [{"type": "http.request", "body": content, "more_body": False}]
-
         async def receive():
             if messages:
-                return messages.pop()
+                return messages.pop(0)
             await asyncio.Event().wait()  # it stays connected
 
         async def send(message):
@@ -58,7 +60,7 @@ def ask(handler, path, body=None, **headers):
         await handler(request.scope, receive, send)
 
     asyncio.run(asyncio.wait_for(story(), TIMEOUT))
-    return answer[0]["status"], b"".join(part.get("body", b"") for part in answer)
+    return (answer[0]["status"], b"".join(part.get("body", b"") for part in answer)) if answer else None
 
 
 @pytest.fixture
@@ -134,6 +136,78 @@ def test_receivers_of_the_project_are_called_outside_of_the_event_loop():
         for signal in (request_started, request_finished):
             signal.disconnect(receiver)
     assert called == [(request_started, False), (request_finished, False)]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.usefixtures("v2")
+def test_a_body_may_come_in_parts(alias, parts):
+    job = external_job("pay", using=alias)
+    content = json.dumps(ACTIVATION).encode()
+    size = len(content) // parts + 1
+    pieces = [content[start : start + size] for start in range(0, len(content), size)]
+    messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    messages[-1]["more_body"] = False
+    status, answer = ask(GatewayHandler(), "/v2/jobs/activation", ACTIVATION, messages=messages)
+    assert (status, [each["jobKey"] for each in json.loads(answer)["jobs"]]) == (200, [str(job.job_key)])
+
+
+@pytest.mark.usefixtures("v2")
+def test_a_client_that_goes_while_it_sends_is_not_answered():
+    messages = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+    assert ask(GatewayHandler(), "/v2/jobs/activation", ACTIVATION, messages=messages) is None
+
+
+@pytest.mark.usefixtures("v2")
+def test_a_client_that_goes_while_it_waits_gives_up_its_place(alias):
+    waiting = long_polling.of(alias).queue
+
+    async def story():
+        request = AsyncRequestFactory().post("/v2/jobs/activation", {}, content_type="application/json")
+        content = json.dumps({**ACTIVATION, "requestTimeout": 600_000}).encode()
+        messages = [{"type": "http.request", "body": content, "more_body": False}]
+
+        async def receive():
+            if messages:
+                return messages.pop()
+            while not waiting.count():
+                await asyncio.sleep(0.001)
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            pytest.fail("nobody is there")
+
+        task = asyncio.current_task()
+        await GatewayHandler()(request.scope, receive, send)
+        assert not task.cancelling()
+        await asyncio.sleep(0)  # nor is it cancelled later
+
+    asyncio.run(asyncio.wait_for(story(), TIMEOUT))
+    assert waiting.count() == 0
+
+
+@pytest.mark.usefixtures("v2")
+def test_a_server_that_ends_cancels_a_request_that_waits(alias):
+    waiting = long_polling.of(alias).queue
+
+    async def story():
+        request = AsyncRequestFactory().post("/v2/jobs/activation", {}, content_type="application/json")
+        content = json.dumps({**ACTIVATION, "requestTimeout": 600_000}).encode()
+        messages = [{"type": "http.request", "body": content, "more_body": False}]
+
+        async def receive():
+            return messages.pop() if messages else await asyncio.Event().wait()
+
+        async def send(message):
+            pytest.fail("it was cancelled")
+
+        task = asyncio.ensure_future(GatewayHandler()(request.scope, receive, send))
+        while not waiting.count():
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(story(), TIMEOUT))
 
 
 @pytest.mark.usefixtures("v2")

@@ -15,6 +15,7 @@ from django.db import Error as DatabaseError
 
 from jobexec.exceptions import JobExecError
 from jobexec.gateways import auth, long_polling, worker_registry
+from jobexec.gateways.completions import Completions
 from jobexec.operations import external
 from jobexec.operations.audit import carried
 from jobexec.operations.external.types import ActivatedJob, Fetch
@@ -49,6 +50,8 @@ class CallContext:
         # Separate pools: workers can report results even while many calls fetch jobs or wait for authentication.
         self._fetching = long_polling.DatabaseThreads("jobexec-grpc-fetch", threads)
         self._finishing = long_polling.DatabaseThreads("jobexec-grpc-finish", threads)
+        #: Completes a job, together with others that arrive at the same time.
+        self.complete = Completions(using, self._finishing, _again).complete
         self._verifying = long_polling.DatabaseThreads("jobexec-grpc-verify", _VERIFIERS)
         self._renewing = long_polling.DatabaseThreads("jobexec-grpc-renew", _VERIFIERS)
         self._strangers = long_polling.Shares(STRANGERS)

@@ -10,6 +10,7 @@ from jobexec.gateways import auth, zeebe_format
 from jobexec.operations import external
 from jobexec.operations.audit import acting
 from jobexec.operations.external.publish import publish_external_message
+from jobexec.operations.external.types import Completion
 from jobexec.operations.values.operator import Operator
 
 from . import gateway_pb2 as pb
@@ -33,13 +34,8 @@ class Commands:
     async def complete(
         self, request: pb.CompleteJobRequest, context: Any, client: auth.Client
     ) -> pb.CompleteJobResponse:
-        await self.call_context.finish(
-            external.complete_external_job,
-            request.jobKey,
-            variables(request.variables),
-            lease=lease(request),
-            caller=client.caller,
-        )
+        sent, token = variables(request.variables), lease(request)
+        await self.call_context.complete(Completion(request.jobKey, sent, lease=token, caller=client.caller))
         return pb.CompleteJobResponse()
 
     async def fail(self, request: pb.FailJobRequest, context: Any, client: auth.Client) -> pb.FailJobResponse:

@@ -14,6 +14,7 @@ from jobexec.conf import get_settings
 from jobexec.operations.notify.wake_workers import add_worker_listener, remove_worker_listener
 
 from ...runtime.database_threads import DatabaseThreads
+from ..completions import Completions
 from .async_places import AsyncPlace
 from .places import Queue, ThreadPlace
 from .shares import Shares
@@ -34,6 +35,7 @@ class Hub:
         self.using = using
         self.queue = Queue(self._entered)
         self.database_threads = DatabaseThreads(f"jobexec-gateway-{using}")
+        self.completions = Completions(using, self.database_threads)
         self._lock = threading.Lock()
         self._watch: Watch | None = None
         self._threads = Shares(lambda: get_settings().gateway_max_waiters_in_threads)

@@ -1,14 +1,15 @@
 """Serve the REST gateways alone: ``uvicorn jobexec.gateways.rest.asgi:application``.
 
 Django's own handler for ASGI starts a thread for each request, in which the receivers of its signals and most
-middleware run, one hand-over each. Calls of workers need neither.
+middleware run, one hand-over each, and a task that listens for a disconnect. Calls of workers rarely need them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing, suppress
+from io import BytesIO
 from typing import Any
 
 import django
@@ -34,8 +35,45 @@ class _GatewayRequest(ASGIRequest):
     urlconf = "jobexec.gateways.rest.urls"
 
 
-class _Answered(Exception):
-    """Ends the wait for a disconnect."""
+#: Seconds after which a request that is not answered yet listens for a disconnect. Most are answered sooner.
+_SOON = 0.05
+
+
+class _Disconnect:
+    """Cancels the task of a request if its client disconnects after :meth:`listen` was called, at the latest soon."""
+
+    def __init__(self, receive: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
+        loop = asyncio.get_running_loop()
+        self._receive, self._task, self._create = receive, asyncio.current_task(), loop.create_task
+        self._listener: asyncio.Task[None] | None = None
+        self._timer = loop.call_later(_SOON, self.listen)
+        self._came = False
+
+    def listen(self) -> None:
+        if self._listener is None:
+            self._listener = self._create(self._listen())
+
+    async def _listen(self) -> None:
+        message = await self._receive()
+        assert message["type"] == "http.disconnect", message["type"]
+        self._came = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def over(self, *, cancelled: bool) -> bool:
+        """Stop listening; return whether the client has disconnected, which is why the task was cancelled, if it was.
+
+        ``cancelled``: the task has noticed that it was.
+        """
+        self._timer.cancel()
+        if self._listener is not None:
+            self._listener.cancel()
+        if not self._came or self._task is None:
+            return False
+        if not cancelled:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+        return self._task.uncancel() == 0
 
 
 class GatewayHandler(ASGIHandler):
@@ -80,19 +118,36 @@ class GatewayHandler(ASGIHandler):
             else:
                 response.close()
 
+    async def read_body(self, receive: Any) -> Any:
+        """Read the body without a file if it comes as one part, as Django does otherwise."""
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body"):
+            return BytesIO(message.get("body", b""))
+        parts = [message]
+
+        async def received() -> Any:
+            return parts.pop() if parts else await receive()
+
+        return await super().read_body(received)
+
     async def _answer(self, request: ASGIRequest, receive: Any, send: Any) -> HttpResponseBase | None:
         """Answer the request; return the response, or None if the client disconnected before there was one."""
         response: HttpResponseBase | None = None
+        disconnect = _Disconnect(receive)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.listen_for_disconnect(receive))
-                response = await self.run_get_response(request)
-                await self.send_response(response, send)
-                raise _Answered
-        except* (_Answered, RequestAborted):
-            pass
-        except* Exception as group:
-            raise group.exceptions[0] from None
+            response = await self.run_get_response(request)
+            if response.streaming:  # it has to know whether it has arrived
+                disconnect.listen()
+                await asyncio.sleep(0)
+            await self.send_response(response, send)
+        except asyncio.CancelledError:
+            if not await disconnect.over(cancelled=True):
+                raise
+        except BaseException:
+            await disconnect.over(cancelled=False)
+            raise
+        else:
+            await disconnect.over(cancelled=False)
         return response
 
     def _has_other_receivers(self, signal: Signal) -> bool:

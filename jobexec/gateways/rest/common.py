@@ -16,30 +16,45 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from jobexec.gateways import long_polling
 from jobexec.gateways.auth import client_of
 from jobexec.gateways.auth.client import database as database
+from jobexec.operations import external
 from jobexec.operations.audit import carried
-from jobexec.operations.external.types import Caller
+from jobexec.operations.external.types import Caller, Completion
 from jobexec.operations.sql.errors import one_line
 
 logger = logging.getLogger("jobexec.gateway")
 
 AsyncView: TypeAlias = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
 _View = TypeVar("_View", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def in_database(function: Callable[..., HttpResponseBase]) -> AsyncView:
-    """Turn a function that uses the database into a coroutine.
+    """Turn a function that uses the database into a coroutine; see :func:`with_database`."""
+
+    @wraps(function)
+    async def view(request: HttpRequest, **parts: Any) -> HttpResponseBase:
+        return await with_database(request, function, request, **parts)
+
+    return view
+
+
+async def with_database(request: HttpRequest, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    """Call a function that uses the database.
 
     Under ASGI it runs in one of the hub's few threads, which keep their connections; under WSGI in the thread of the
     request. Raises Overloaded.
     """
+    if isinstance(request, ASGIRequest):
+        return await long_polling.of(database()).run(carried(function), *arguments, **named)
+    return await sync_to_async(function)(*arguments, **named)
 
-    @wraps(function)
-    async def view(request: HttpRequest, **parts: Any) -> HttpResponseBase:
-        if isinstance(request, ASGIRequest):
-            return await long_polling.of(database()).run(carried(function), request, **parts)
-        return await sync_to_async(function)(request, **parts)
 
-    return view
+async def complete(request: HttpRequest, completion: Completion) -> None:
+    """Complete a job, under ASGI together with others. Raises the errors of the verb, and Overloaded."""
+    if isinstance(request, ASGIRequest):
+        await long_polling.of(database()).completions.complete(completion)
+    else:
+        await sync_to_async(external.complete_external_job)(database(), **completion._asdict())
 
 
 def own_transactions(view: _View) -> _View:

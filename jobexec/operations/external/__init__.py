@@ -7,9 +7,9 @@ Each runs in its own transaction, or joins the caller's; keys are values of ``jo
 from .fetch import activate_jobs, next_available, yield_jobs
 from .find import find_external_job
 from .incidents import resolve_external_incident
-from .settle import complete_external_job, fail_external_job
+from .settle import complete_external_job, complete_external_jobs, fail_external_job
 from .throw_error import throw_external_error
-from .types import EVERYTHING, ActivatedJob, Caller, Fetch
+from .types import EVERYTHING, ActivatedJob, Caller, Completion, Fetch
 from .update import (
     extend_external_deadline,
     lock_external_job,
@@ -22,9 +22,11 @@ __all__ = [
     "EVERYTHING",
     "ActivatedJob",
     "Caller",
+    "Completion",
     "Fetch",
     "activate_jobs",
     "complete_external_job",
+    "complete_external_jobs",
     "extend_external_deadline",
     "fail_external_job",
     "find_external_job",

@@ -6,7 +6,7 @@ Locks and their order: docs/explanation/locking.md, "External jobs".
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -31,10 +31,10 @@ from ..values.failure import MESSAGE_LENGTH
 from ..values.run import Run
 from . import log
 from .callbacks import brought, callback_of, on_complete, opened, run_callback
-from .complete_statement import complete_at_once
+from .complete_statement import Outcome, complete_at_once
 from .find import check_lease, check_worker, in_transaction, lock_external
 from .give_back import give_back, remove_cancelled_job
-from .types import EVERYTHING, Caller
+from .types import EVERYTHING, Caller, Completion
 from .validation import check_size, checked_retries, checked_variables, moment_after, said, shown_texts, too_large
 
 NO_RETRIES_LEFT = "No more retries left."
@@ -65,10 +65,13 @@ def complete_external_job(
     :class:`~jobexec.exceptions.NotAllowed`, and :class:`~jobexec.exceptions.InvalidJob` for variables that are not a
     JSON object or too large, also for the result of a job that keeps it.
     """
-    sent = checked_variables("variables", variables)
-    checked_variables("local_variables", local_variables)
-    if complete_at_once(using, key, sent, worker, lease, caller):
+    completion = _checked(Completion(key, variables, local_variables, worker, lease, caller))
+    (outcome,) = complete_at_once(using, [completion])
+    if isinstance(outcome, Exception):
+        raise outcome
+    if outcome:
         return
+    sent = dict(completion.variables or {})
 
     def verb() -> None:
         row = lock_external(using, key, "complete", caller)
@@ -88,6 +91,31 @@ def complete_external_job(
         report_call(using, row.resource)
 
     in_transaction(using, verb)
+
+
+def complete_external_jobs(using: str, completions: Sequence[Completion]) -> list[Outcome]:
+    """Complete the jobs that can share a statement, each as by :func:`complete_external_job`, and wait for no lock.
+
+    Returns for each True if it is completed, and committed, or the error that :func:`complete_external_job` would
+    raise, or False: then nothing has changed, and that function has to be called. Not for a transaction of the caller.
+    """
+    outcomes: list[Outcome] = [False] * len(completions)
+    right: dict[int, Completion] = {}
+    for place, completion in enumerate(completions):
+        try:
+            right[place] = _checked(completion)
+        except Exception as error:
+            outcomes[place] = error
+    for place, outcome in zip(right, complete_at_once(using, list(right.values())), strict=True):
+        outcomes[place] = outcome
+    return outcomes
+
+
+def _checked(completion: Completion) -> Completion:
+    """Raise InvalidJob for variables that cannot be stored."""
+    sent = checked_variables("variables", completion.variables)
+    checked_variables("local_variables", completion.local_variables)
+    return completion._replace(variables=sent)
 
 
 def _keep(using: str, row: ExternalWorkerJob, sent: dict[str, Any], worker: str) -> None:

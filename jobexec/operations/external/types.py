@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 
@@ -38,6 +38,17 @@ class Caller:
 
 #: A caller within this process, with all permissions.
 EVERYTHING = Caller()
+
+
+class Completion(NamedTuple):
+    """The arguments of :func:`~jobexec.operations.external.settle.complete_external_job` for one job."""
+
+    key: int
+    variables: Mapping[str, Any] | None = None
+    local_variables: Mapping[str, Any] | None = None
+    worker: str | None = None
+    lease: str | None = None
+    caller: Caller = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,8 @@ from uuid import UUID
 
 from django.db.models import F, QuerySet
 
+from jobexec.models import AbstractJob
+
 from ..sql.locks import lock_rows
 from ..sql.portable import Dialect
 from ..values.acquired_job import AcquiredJob
@@ -43,9 +45,14 @@ def lock_unchanged(rows: QuerySet[Any], revisions: Mapping[Any, int], *, skip_lo
 
 
 def held_sql(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], spelled: Dialect) -> str:
-    """The condition, in SQL, for rows that ``owner`` (a parameter) still holds at their revisions.
+    """The condition, in SQL, for rows that ``owner`` (a parameter) still holds at their revisions."""
+    return f"lock_owner = %(owner)s AND {unchanged_sql(jobs, parameters, spelled)}"
 
-    Owner, ids and revisions are parameters: statements are cached by their text, and there is one for each number of
+
+def unchanged_sql(jobs: Iterable[AcquiredJob | AbstractJob], parameters: dict[str, Any], spelled: Dialect) -> str:
+    """The condition, in SQL, for rows that have the revisions of these jobs.
+
+    Ids and revisions are parameters: statements are cached by their text, and there is one for each number of
     different revisions (nearly always one or two), not one for each revision that a row ever had.
     """
     ids: dict[int, list[UUID]] = {}
@@ -57,4 +64,4 @@ def held_sql(jobs: Iterable[AcquiredJob], parameters: dict[str, Any], spelled: D
     for number, (revision, group) in enumerate(ids.items()):
         parameters[f"revision{number}"], parameters[f"ids{number}"] = revision, spelled.id_list(group)
         terms.append(f"(revision = %(revision{number})s AND {spelled.among(f'ids{number}')})")
-    return f"lock_owner = %(owner)s AND ({' OR '.join(terms)})"
+    return f"({' OR '.join(terms)})"

@@ -7,6 +7,7 @@ import pytest
 from jobexec import clock, external_job
 from jobexec.gateways.rest.camunda8.activation import wait_of
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job
+from jobexec.operations import external
 from jobexec.operations.manage.gateway_clients import create_client
 from tests.gateways.v2 import V2
 
@@ -292,7 +293,7 @@ def test_topology(alias, v2):
 
 @pytest.mark.databases("sqlite")
 def test_what_nobody_expected_says_only_that_it_happened(alias, v2, monkeypatch):
-    monkeypatch.setattr("jobexec.gateways.rest.camunda8.jobs.complete_external_job", lambda *args, **named: 1 // 0)
+    monkeypatch.setattr(external, "complete_external_job", lambda *args, **named: 1 // 0)
     v2.post("/jobs/1/completion")
     v2.refused(500, "INTERNAL")
     assert "division" not in v2.body["detail"]

@@ -195,7 +195,7 @@ def test_workers_survive_a_restart_of_the_gateway(gateway, team):
 @pytest.mark.databases("sqlite")
 def test_workers_recover_from_an_overload(gateway, team, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(database_threads, "_LONGEST_LINE", 0)
+        patch.setattr(database_threads, "LONGEST_LINE", 0)
         for language in LANGUAGES:
             gateway.make(language, on_complete="paid")
         started = [team.start(language, language) for language in LANGUAGES]

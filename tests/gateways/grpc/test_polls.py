@@ -227,7 +227,7 @@ def test_who_does_not_wait_is_told_to_try_again_later(gateway, monkeypatch):
 def test_an_overload_is_over_when_it_is_over(gateway, monkeypatch):
     gateway.make("payment")
     with monkeypatch.context() as patch:
-        patch.setattr(database_threads, "_LONGEST_LINE", 0)
+        patch.setattr(database_threads, "LONGEST_LINE", 0)
         with pytest.raises(grpc.RpcError) as caught:
             gateway.client.activate("payment", wait=1000)
         assert caught.value.code() == Code.RESOURCE_EXHAUSTED

@@ -296,7 +296,7 @@ def test_what_was_locked_for_who_is_cancelled_others_look_for_again(alias):
 def test_jobs_that_could_not_be_sent_are_given_back_also_in_an_overload(alias, monkeypatch):
     job = create(alias)
     jobs = long_polling.poll_in_thread(alias, fetch(), timedelta(0))
-    monkeypatch.setattr("jobexec.runtime.database_threads._LONGEST_LINE", 0)
+    monkeypatch.setattr("jobexec.runtime.database_threads.LONGEST_LINE", 0)
     long_polling.give_back(alias, jobs)
     until(lambda: ExternalWorkerJob.objects.using(alias).get(pk=job.pk).lock_owner is None)
 

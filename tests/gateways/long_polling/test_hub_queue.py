@@ -203,7 +203,7 @@ def test_idle_hands_end(monkeypatch):
 
 
 def test_more_than_can_be_done_in_time_is_refused(monkeypatch):
-    monkeypatch.setattr("jobexec.runtime.database_threads._LONGEST_LINE", 1)
+    monkeypatch.setattr("jobexec.runtime.database_threads.LONGEST_LINE", 1)
     monkeypatch.setattr("jobexec.runtime.database_threads._IDLE", 0.1)
     hands = DatabaseThreads("jobexec-test-overload", most=1)
     busy, go = threading.Event(), threading.Event()

@@ -76,9 +76,13 @@ def test_both_forms_do_the_same(alias, options, with_callback, level, ship, monk
     for call in CALLS:
         quick = ends(alias, options, call, frozen)
         with monkeypatch.context() as patch:
-            patch.setattr(settle, "complete_at_once", lambda *arguments: False)
+            patch.setattr(settle, "complete_at_once", portable_form)
             portable = ends(alias, options, call, frozen)
         assert quick == portable
+
+
+def portable_form(using: str, completions: Any) -> list[bool]:
+    return [False] * len(completions)
 
 
 def test_it_takes_two_statements(alias, ship, django_assert_num_queries):
@@ -97,7 +101,7 @@ def test_whoever_listens_is_given_the_row_by_both(alias, ship, monkeypatch, djan
     try:
         for quick in (True, False):
             if not quick:
-                monkeypatch.setattr(settle, "complete_at_once", lambda *arguments: False)
+                monkeypatch.setattr(settle, "complete_at_once", portable_form)
             jobexec.external_job("payment", variables={"a": 1}, headers={"x": 2}, on_complete=ship_with(5), using=alias)
             stored = ExternalWorkerJob.objects.using(alias).get()
             with django_capture_on_commit_callbacks(using=alias, execute=True):
@@ -123,7 +127,7 @@ def test_the_broker_is_told_by_both(alias, ship, monkeypatch):
         announced: list[Any] = []
         monkeypatch.setattr(module, "announce_ids", lambda using, ids, seen=announced: seen.extend(ids))
         if module is routing:
-            monkeypatch.setattr(settle, "complete_at_once", lambda *arguments: False)
+            monkeypatch.setattr(settle, "complete_at_once", portable_form)
         job = jobexec.external_job("payment", on_complete=ship_with(5), using=alias)
         complete_external_job(alias, job.job_key or 0)
         assert announced == [job.pk]
@@ -135,9 +139,9 @@ def test_what_has_changed_since_it_was_seen_is_left_to_the_portable_form(alias, 
     job = jobexec.external_job("payment", using=alias)
     write: Any = statement._write
 
-    def late(using: str, row: Any, *more: Any) -> bool:
+    def late(using: str, ends: Any) -> Any:
         activate_jobs(alias, Fetch(type="payment", worker="w2", timeout=timedelta(minutes=1)))
-        return bool(write(using, row, *more))
+        return write(using, ends)
 
     monkeypatch.setattr(statement, "_write", late)
     complete_external_job(alias, job.job_key or 0)

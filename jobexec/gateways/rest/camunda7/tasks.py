@@ -11,26 +11,32 @@ from django.http import HttpRequest, HttpResponse
 
 from jobexec.exceptions import WrongWorker
 from jobexec.gateways.auth import REPORTS, RESULTS
+from jobexec.gateways.rest import common
 from jobexec.gateways.rest.common import caller_of, database, json_answer, nothing
 from jobexec.operations import external
-from jobexec.operations.external.types import Caller
+from jobexec.operations.external.types import Caller, Completion
 
 from .bodies import Body, body_of
 from .conditions import key_of
-from .endpoint import endpoint, said
-from .errors import no_such_task, refused
+from .endpoint import endpoint, guarded, said
+from .errors import EngineError, no_such_task, refused
 from .queries import one
 from .shown import task
 from .variables import to_json
 
 
 # Calls that end a task or extend its lock have separate allowances: if they were refused, the work would be lost.
-@endpoint("POST", counts=RESULTS)
-def complete(request: HttpRequest, id: str) -> HttpResponse:
+@guarded("POST", counts=RESULTS)
+async def complete(request: HttpRequest, id: str) -> HttpResponse:
     body = body_of(request)
     worker, (variables, local) = body.needed_text("workerId"), _variables(body)
-    with _about(request, id, worker, "External Task {id} cannot be completed by worker '{worker}'") as (key, caller):
-        external.complete_external_job(database(), key, variables, local_variables=local, worker=worker, caller=caller)
+    key, caller = _task(request, id)
+    try:
+        with said(id):
+            await common.complete(request, Completion(key, variables, local, worker, caller=caller))
+    except WrongWorker:
+        message = "External Task {id} cannot be completed by worker '{worker}'"
+        raise await common.with_database(request, _held_by_another, caller, id, worker, message) from None
     return nothing()
 
 
@@ -123,13 +129,23 @@ def _variables(body: Body) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 @contextmanager
 def _about(request: HttpRequest, id: str, worker: str, message: str) -> Iterator[tuple[int, Caller]]:
     """Yield the task's key and the caller. ``message`` is the error for a worker that does not hold the lock."""
-    key, caller = key_of(id), caller_of(request)
-    if key is None:
-        raise no_such_task(id)
+    key, caller = _task(request, id)
     try:
         with said(id):
             yield key, caller
     except WrongWorker:
-        owner = one(database(), caller, id).lock_owner
-        refusal = message.format(id=id, worker=worker)
-        raise refused(f"{refusal}. It is locked by worker '{'null' if owner is None else owner}'.") from None
+        raise _held_by_another(caller, id, worker, message) from None
+
+
+def _task(request: HttpRequest, id: str) -> tuple[int, Caller]:
+    """The key for an id, and the caller. Raises EngineError."""
+    key = key_of(id)
+    if key is None:
+        raise no_such_task(id)
+    return key, caller_of(request)
+
+
+def _held_by_another(caller: Caller, id: str, worker: str, message: str) -> EngineError:
+    owner = one(database(), caller, id).lock_owner
+    refusal = message.format(id=id, worker=worker)
+    return refused(f"{refusal}. It is locked by worker '{'null' if owner is None else owner}'.")

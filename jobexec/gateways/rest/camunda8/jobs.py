@@ -10,19 +10,19 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 
 from jobexec.gateways.auth import REPORTS, RESULTS, audit, client_of, limit
-from jobexec.gateways.rest.common import caller_of, database, nothing
+from jobexec.gateways.rest.common import caller_of, complete, database, nothing
 from jobexec.operations.audit import outlasting
 from jobexec.operations.external import (
-    complete_external_job,
     extend_external_deadline,
     fail_external_job,
     set_external_priority,
     set_external_retries,
     throw_external_error,
 )
+from jobexec.operations.external.types import Completion
 
 from .contract import Request, optional, required
-from .endpoint import Operation, endpoint
+from .endpoint import Operation, async_endpoint, endpoint
 from .problems import INVALID_ARGUMENT, Refused
 from .values import ANYTHING, INT32, NOT_BLANK, NUMBER, OBJECT, TEXT, ignored, integer, milliseconds
 
@@ -60,16 +60,15 @@ _NOT_POSSIBLE = (404, 409)
 # A worker's reports about its jobs have separate allowances: if a report were refused, the job would run twice.
 
 
-@endpoint(
+@async_endpoint(
     "work",
     counts=RESULTS,
     operation=Operation("completeJob", "Complete a job", _COMPLETION, problems=_NOT_POSSIBLE),
 )
-def completion(request: HttpRequest, body: Mapping[str, Any], job_key: int) -> HttpResponse:
+async def completion(request: HttpRequest, body: Mapping[str, Any], job_key: int) -> HttpResponse:
     """POST /jobs/{jobKey}/completion."""
-    complete_external_job(
-        database(), job_key, body["variables"], lease=body["jobLeaseToken"], caller=caller_of(request)
-    )
+    caller = caller_of(request)
+    await complete(request, Completion(job_key, body["variables"], lease=body["jobLeaseToken"], caller=caller))
     return nothing()
 
 
