@@ -86,7 +86,8 @@ def deployed(alias, *args, **kwargs):
 
 
 LISTENED = (
-    '<endEvent id="e"><extensionElements><camunda:executionListener event="end" delegateExpression="${tests.bpmn.audit}"/>'
+    '<endEvent id="e"><extensionElements>'
+    '<camunda:executionListener event="end" delegateExpression="${tests.bpmn.audit}"/>'
     "</extensionElements></endEvent>"
 )
 

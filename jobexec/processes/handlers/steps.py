@@ -77,7 +77,9 @@ class StepFunction:
             _take_outcome(context.using, token.root, thrown)
             return None
         except Exception as error:
-            if not context.timed_out and is_last(context, error) and (fails(context, token, error) or _waiting(context) is None):
+            if context.timed_out or not is_last(context, error):
+                raise
+            if fails(context, token, error) or _waiting(context) is None:
                 return None
             raise
         if context.timed_out:
