@@ -259,7 +259,7 @@ class Rest:
         async def send(message: Any) -> None:
             answer.append(message)
 
-        await self._handler(request.scope, receive, send)
+        await self._handler(dict(request.scope), receive, send)
         return answer[0]["status"], b"".join(part.get("body", b"") for part in answer)
 
     def close(self) -> None:

@@ -77,9 +77,7 @@ class StepFunction:
             _take_outcome(context.using, token.root, thrown)
             return None
         except Exception as error:
-            if context.timed_out or not is_last(context, error):
-                raise
-            if fails(context, token, error) or _waiting(context) is None:
+            if _is_settled(context, token, error):
                 return None
             raise
         if context.timed_out:
@@ -92,6 +90,13 @@ class StepFunction:
         else:
             _take_outcome(context.using, token.root, done)
         return None
+
+
+def _is_settled(context: JobContext, token: _Waiting, error: Exception) -> bool:
+    """Whether nothing is left for the job to do after its last error: it is caught, or no token waits for the job."""
+    if context.timed_out or not is_last(context, error):
+        return False
+    return fails(context, token, error) or _waiting(context) is None
 
 
 def _take_outcome(using: str, root: UUID, outcome: JobDone | ErrorThrown) -> None:

@@ -21,7 +21,7 @@ def lease() -> None:
 
 def removal() -> None:
     """What was completed stays where workers find it."""
-    settle.complete_at_once = lambda *args: False
+    settle.complete_at_once = lambda using, completions: [False] * len(completions)
     settle._delete = lambda using, row: None
 
 
