@@ -257,6 +257,7 @@ class TestWhichJobs:
             (["requeue", "--tenant", "acme"], "Give the ids of jobs, or --all-matching"),
             (["requeue", uuid4(), "--tenant", "acme"], "Give ids or conditions, not both: tenant_ids."),
             (["requeue", uuid4(), "--retries", "0"], "retries: expected a whole number of at least 1, got 0"),
+            (["requeue", uuid4(), "--retries", "2147483648"], "retries: expected a whole number of at most 2147483647"),
             (["prioritize", uuid4(), "--priority", "5000000"], "priority: expected a number from"),
             (["suspend", uuid4(), "--until", "2h ago"], "until: expected a time after now"),
         ],

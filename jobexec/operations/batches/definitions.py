@@ -58,13 +58,14 @@ def _write(using: str, id: str, priority: int | None) -> JobDefinition:
     apply_overrides(using, clock.now(using))
     with atomic(using):
         definition = lock_rows(JobDefinition.objects.using(using).filter(pk=id)).first()
-        if definition is None:
-            raise JobDefinition.DoesNotExist(f"There is no job definition {id!r}: no node has recorded it.")
-        old = {"overriding_priority": definition.overriding_priority}
-        note(using, "jobdefinition", id, old=old, new={"overriding_priority": priority}, count=0)
-        definition.overriding_priority = priority
-        definition.overriding_since = None if priority is None else clock.now(using)
-        definition.save(using=using, update_fields=["overriding_priority", "overriding_since"])
+        if definition is not None:
+            old = {"overriding_priority": definition.overriding_priority}
+            note(using, "jobdefinition", id, old=old, new={"overriding_priority": priority}, count=0)
+            definition.overriding_priority = priority
+            definition.overriding_since = None if priority is None else clock.now(using)
+            definition.save(using=using, update_fields=["overriding_priority", "overriding_since"])
+    if definition is None:  # outside the block, or the caller's transaction could not continue
+        raise JobDefinition.DoesNotExist(f"There is no job definition {id!r}: no node has recorded it.")
     return definition
 
 

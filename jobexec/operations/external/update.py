@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from jobexec import clock, signals
-from jobexec.exceptions import InvalidJob, JobStateError, WrongWorker
+from jobexec.exceptions import JobStateError, WrongWorker
 from jobexec.models import AbstractJob, ExternalWorkerJob, SuspendedJob
 
 from ..audit import audited, note_jobs, old_of
@@ -19,7 +19,7 @@ from ..values.ranking import check_priority, reranked
 from .find import check_lease, check_worker, in_transaction, lock_anywhere, lock_external
 from .give_back import give_back, remove_cancelled_job
 from .types import EVERYTHING, Caller
-from .validation import MOST_RETRIES, checked_worker, moment_after
+from .validation import checked_worker, moment_after
 
 
 def extend_external_deadline(
@@ -140,8 +140,6 @@ def set_external_retries(
     token is given.
     """
     check_retries(retries)
-    if retries > MOST_RETRIES:
-        raise InvalidJob(f"retries: expected a whole number of at most {MOST_RETRIES}, got {retries!r}.")
 
     def verb() -> None:
         _set(using, _to_change(using, key, "update the retries of", lease, caller), retries=retries)

@@ -20,9 +20,8 @@ from jobexec.sensitive import redact_text, values_below
 from ..rows.redaction_by_definition import callbacks_of, names_by_definitions
 from ..sql.errors import shortened, storable
 from ..sql.insert import json_text
+from ..values.arguments import MOST_RETRIES
 from ..values.failure import MESSAGE_LENGTH, STACK_LENGTH
-
-MOST_RETRIES = 2**31 - 1
 
 
 def checked_variables(name: str, value: Any) -> dict[str, Any]:

@@ -127,9 +127,9 @@ def annotate_incident(id: UUID | str, text: str, *, using: str | None = None) ->
     if not isinstance(text, str) or len(text) > ANNOTATION_LENGTH:
         got = f"{len(text)} characters" if isinstance(text, str) else repr(text)
         raise InvalidJob(f"annotation: expected a string of at most {ANNOTATION_LENGTH} characters, got {got}.")
-    database = database_of(None, using)
+    database, pk = database_of(None, using), _id(id)
     with atomic(database):
-        found = Incident.objects.using(database).filter(pk=_id(id))
+        found = Incident.objects.using(database).filter(pk=pk)
         old = found.values("pk", "annotation", "tenant_id").first() if is_on() else None
         changed = found.update(annotation=storable(text)[:ANNOTATION_LENGTH])
         if old is not None:

@@ -10,6 +10,7 @@ from uuid import UUID
 from jobexec.conf.messages import check_moment
 from jobexec.exceptions import InvalidJob, InvalidQuery
 from jobexec.identifiers import as_id
+from jobexec.json_values import check_storable
 
 from ..values.ranking import check_priority
 
@@ -22,6 +23,10 @@ def text(name: str, value: Any) -> str:
     """A non-empty text: an empty text would match jobs without a value, for which there are other conditions."""
     if not isinstance(value, str) or not value:
         raise InvalidQuery(f"{name}: expected a string that is not empty, got {value!r}.")
+    try:
+        check_storable(name, value)
+    except InvalidJob as error:
+        raise InvalidQuery(str(error)) from None
     return value
 
 

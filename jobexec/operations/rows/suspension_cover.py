@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 
 from jobexec import clock
 from jobexec.identifiers import as_id
+from jobexec.json_values import check_storable, shown
 from jobexec.models import AbstractJob, Job, Suspension, SuspensionScope
 from jobexec.models.suspension import columns_of, joined, parts_of, value_of
 
@@ -172,6 +173,7 @@ def scope_of(**scope: Any) -> tuple[str, str]:
         tenant = known.pop(SuspensionScope.TENANT.value)
         if not isinstance(tenant, str):
             raise ValueError(f"tenant_id: expected a string, '' for jobs without a tenant, got {tenant!r}.")
+        _check(SuspensionScope.TENANT.value, tenant)
         return SuspensionScope.TENANT_PROCESS_DEFINITION.value, joined(tenant, scope_of(**known)[1])
     if len(known) != 1 or not known.keys() <= set(allowed):
         either = f"{', '.join(allowed)}, or process_definition_key and tenant_id"
@@ -179,4 +181,13 @@ def scope_of(**scope: Any) -> tuple[str, str]:
     column, value = next(iter(known.items()))
     if not isinstance(value, str) or not value:
         raise ValueError(f"{column}: expected a string that is not empty, got {value!r}.")
+    _check(column, value)
     return column, value
+
+
+def _check(column: str, value: str) -> None:
+    """Raise ValueError for a value that no job can have."""
+    longest = Job._meta.get_field(column).max_length or 0
+    if len(value) > longest:
+        raise ValueError(f"{column}: expected a string of at most {longest} characters, got {shown(value)}.")
+    check_storable(column, value)

@@ -203,6 +203,7 @@ def test_annotate(alias):
 def test_an_unknown_incident(alias, id):
     with pytest.raises(Incident.DoesNotExist, match="There is no incident"):
         annotate_incident(id, "x", using=alias)
+    assert not Incident.objects.using(alias).exists(), "the caller's transaction goes on"
 
 
 @pytest.mark.parametrize(("text", "got"), [("x" * 4001, "4001 characters"), (None, "None")])

@@ -180,6 +180,7 @@ class TestChanging:
     def test_an_unknown_definition(self, alias, verb):
         with pytest.raises(JobDefinition.DoesNotExist, match="There is no job definition 'x'"):
             verb("x", using=alias)
+        assert not JobDefinition.objects.using(alias).exists(), "the caller's transaction goes on"
 
     @pytest.mark.parametrize("priority", [None, "3", 1.5, True, 1_000_001])
     def test_what_is_no_priority(self, alias, definition, priority):

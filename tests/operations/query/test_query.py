@@ -176,6 +176,8 @@ def test_what_it_finds(alias, jobs, conditions, expected):
         ({"created_after": "yesterday"}, "created_after: expected an aware datetime, got 'yesterday'"),
         ({"locked": "yes"}, "locked: expected True or False, got 'yes'"),
         ({"batch_id": 7}, "batch_id: expected a UUID, got 7"),
+        ({"handler": "a\udcff"}, "handler: expected a string that is valid Unicode"),
+        ({"tenant_ids": ["a\0"]}, "tenant_ids: the character U+0000"),
     ],
 )
 def test_what_it_refuses(conditions, message):
