@@ -126,9 +126,9 @@ def schedule_row() -> None:
     schedule_firing.lock_rows = lambda rows, **how: rows
 
     def make(using: str, jobs: Any, row: Any, times: Any) -> int:
-        for time in times.fire:
-            job = jobs.enqueue(using, row.handler_type, row.handler_configuration, row.options, time)
-            firing = ScheduleFiring(schedule_id=row.pk, fire_time=time, job_id=job.pk)
+        for moment in times.fire:
+            job = jobs.enqueue(using, row.handler_type, row.handler_configuration, row.options, moment)
+            firing = ScheduleFiring(schedule_id=row.pk, fire_time=moment, job_id=job.pk)
             ScheduleFiring.objects.using(using).bulk_create([firing], ignore_conflicts=True)
         return len(times.fire)
 

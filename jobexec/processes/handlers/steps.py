@@ -61,7 +61,7 @@ class StepFunction:
         return self.function.names_of(count)
 
     def execute(self, context: JobContext, arguments: Any) -> Any:
-        """Call the function and take its result, unless that comes after its timeout: the job has failed then.
+        """Call the function and take its result.
 
         The job also succeeds after an error that is caught, and if no token waits for it any more.
         """
@@ -71,17 +71,13 @@ class StepFunction:
         try:
             result = self.function.execute(context, arguments)
         except BpmnError as error:
-            if context.timed_out:
-                raise
             thrown = ErrorThrown(token.id, token.activity, error.code, error.message, error.variables)
             _take_outcome(context.using, token.root, thrown)
             return None
         except Exception as error:
-            if not context.timed_out and is_last(context, error) and (fails(context, token, error) or _waiting(context) is None):
+            if is_last(context, error) and (fails(context, token, error) or _waiting(context) is None):
                 return None
             raise
-        if context.timed_out:
-            return None
         outcome = result if isinstance(result, _Outcome) else _Outcome(result, {})
         done = JobDone(token.id, context.id, results.checked(outcome.result, self.function.name), outcome.changed)
         if context.shares_end and token.definition and _works_in_jobs(context.using, token.definition):
