@@ -46,6 +46,7 @@ PROCESSES = {
     "chaos-doomed": 0.3,
     "chaos-chain": 2,
     "chaos-flow": 3,
+    "chaos-wide": 0.5,
 }
 #: The history handler, and how often it fails for a record that is never written.
 LEDGER, NEVER = "chaos-ledger", 99
@@ -162,8 +163,8 @@ AIMED: dict[str, Mixture] = {
     "token-check": replace(_PROCESSES, processes={"chaos-late": 1}, every=0.1),
     "job-check": replace(_PROCESSES, processes={"chaos-chain": 1}, dying=0.15),
     # Branches of a flow that end on two nodes at the same moment.
-    "shared-lock": replace(_PROCESSES, processes={"chaos-flow": 1}, every=0.1),
-    "shared-busy": replace(_PROCESSES, processes={"chaos-flow": 1}, every=0.1),
+    "shared-lock": replace(_PROCESSES, processes={"chaos-wide": 1}),
+    "shared-busy": replace(_PROCESSES, processes={"chaos-wide": 1}),
     # Another node has taken over a step that ends on a paused node, and has gone on.
     "shared-job": replace(_PROCESSES, processes={"chaos-chain": 1}, faults={"pause-long": 1}, every=0.2),
 }

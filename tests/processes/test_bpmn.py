@@ -85,13 +85,6 @@ def deployed(alias, *args, **kwargs):
     return deploy(("order.bpmn", xml(*args, **kwargs)), using=alias)
 
 
-LISTENED = (
-    '<endEvent id="e"><extensionElements>'
-    '<camunda:executionListener event="end" delegateExpression="${tests.bpmn.audit}"/>'
-    "</extensionElements></endEvent>"
-)
-
-
 def note_task(id, attributes=""):
     return f'<serviceTask id="{id}" camunda:delegateExpression="${{tests.bpmn.note}}" {attributes}/>'
 
@@ -308,20 +301,6 @@ def test_a_service_task_outside_whose_instance_is_cancelled_meanwhile(alias, run
     cancel(instance)
     run_jobs()
     assert DONE == []
-
-
-@service_task("tests.bpmn.slow", transaction=False)
-def slow(context):
-    DONE.append("slow")
-    context.job.timed_out = True  # as the executor does at its timeout, when it settles the job as failed
-
-
-def test_a_result_that_comes_after_the_timeout_is_not_taken(alias):
-    body = '<startEvent id="s"/><serviceTask id="a" camunda:delegateExpression="${tests.bpmn.slow}"/>' + LISTENED
-    deployed(alias, body + flows(("s", "a"), ("a", "e")))
-    instance = start("order", using=alias)
-    ManualExecutor(alias, reraise=False).run_due(1)
-    assert (DONE, state(alias, instance), elements(alias)) == (["slow"], "active", ["a"])
 
 
 def test_a_file_names_service_tasks_and_no_jobs(alias):

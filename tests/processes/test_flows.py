@@ -8,9 +8,13 @@ from django.db import OperationalError
 from jobexec import clock, job, publish_message
 from jobexec.exceptions import DoNotRetry
 from jobexec.handlers import registry
-from jobexec.models import Batch, BlockedJob, DeadLetterJob, Job, TimerJob
+from jobexec.models import Batch, BlockedJob, DeadLetterJob, Incident, Job, TimerJob
 from jobexec.operations import hold_resource, release_resource, requeue
+from jobexec.operations.settle.fail import fail_jobs
+from jobexec.operations.values.failure import Failure
+from jobexec.operations.values.run import Run
 from jobexec.processes.definition import InvalidProcess
+from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.exceptions import MismatchingMessage
 from jobexec.processes.flows import compiling
 from jobexec.processes.flows.builder import Flow
@@ -25,6 +29,7 @@ from jobexec.processes.operations.query import view_of
 from jobexec.processes.operations.why import why
 from jobexec.processes.store import definitions
 from jobexec.processes.store import jobs as job_rows
+from jobexec.retry import RetryPlan
 from jobexec.testing import ManualExecutor, controlled_clock
 
 CALLS = []
@@ -121,6 +126,39 @@ def test_a_failure_has_a_way_of_its_own(alias, run_jobs):
     assert sorted(CALLS[1:]) == ["always", "sorry"]
     assert state(alias, instance) == "completed"
     assert not DeadLetterJob.objects.using(alias).exists()
+
+
+@job(name="tests.flows.late", retries="R1/PT0S")
+def late(context, name):
+    """Goes on after its timeout, at which the executor has settled its job as failed."""
+    CALLS.append(name)
+    failure = Failure("JobTimeout: too late", kind="error", plan=RetryPlan.parse("R1/PT0S"))
+    fail_jobs(context.using, [(context.work, failure, Run(clock.now(context.using), 1.0, "node"))])
+    context.timed_out = True
+    if name != "result":
+        raise BpmnError("LATE") if name == "error" else ValueError("late")
+
+
+@pytest.mark.parametrize("ends", ["result", "error", "failure"])
+def test_what_comes_after_the_timeout_is_a_failure_and_leaves_no_dead_letter(alias, run_jobs, ends):
+    flow = Flow("late")
+    first = flow.step(late, ends)
+    flow.step(note, "b", after=first)
+    flow.step(note, "sorry", after=first.failed)
+    instance = started(alias, flow)
+    run_jobs()
+    assert (CALLS, state(alias, instance)) == ([ends, "sorry"], "completed")
+    assert not DeadLetterJob.objects.using(alias).exists()
+    assert not Incident.objects.using(alias).filter(state="open").exists()
+
+
+def test_a_result_that_comes_after_the_timeout_is_not_taken(alias, run_jobs):
+    flow = Flow("late")
+    flow.step(note, "b", after=flow.step(late, "result"))
+    instance = started(alias, flow)
+    run_jobs()
+    assert (CALLS, state(alias, instance)) == (["result"], "active")
+    assert DeadLetterJob.objects.using(alias).get().failed_activity_id == "late"
 
 
 @job(name="tests.flows.refuse_inside", atomic=True, retries="R3/PT0S")

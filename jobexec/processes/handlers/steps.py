@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db import transaction
+
 from jobexec import tracing
-from jobexec.exceptions import DoNotRetry, RetryAt, RetryIn, UnreadableJob
+from jobexec.exceptions import DoNotRetry, JobTimeout, RetryAt, RetryIn, UnreadableJob
 from jobexec.handlers.base import JobHandler, NotBegun, SharedEnd
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.function import JobFunction
@@ -26,7 +28,7 @@ from ..engine.inputs import ErrorThrown, JobDone, JobFailed
 from ..engine.rows import Token
 from ..store import definitions, load
 from ..store.items import keep_item
-from ..store.jobs import ITEM, STEP
+from ..store.jobs import ITEM, STEP, discard_job
 from . import results
 from .environment import run_service
 from .registry import service
@@ -61,7 +63,7 @@ class StepFunction:
         return self.function.names_of(count)
 
     def execute(self, context: JobContext, arguments: Any) -> Any:
-        """Call the function and take its result, unless that comes after its timeout: the job has failed then.
+        """Call the function and take its result.
 
         The job also succeeds after an error that is caught, and if no token waits for it any more.
         """
@@ -70,17 +72,11 @@ class StepFunction:
             return None
         try:
             result = self.function.execute(context, arguments)
-        except BpmnError as error:
-            if context.timed_out:
-                raise
-            thrown = ErrorThrown(token.id, token.activity, error.code, error.message, error.variables)
-            _take_outcome(context.using, token.root, thrown)
-            return None
         except Exception as error:
-            if _is_settled(context, token, error):
-                return None
-            raise
+            _take_error(context, token, error)
+            return None
         if context.timed_out:
+            _take_timeout(context, token)
             return None
         outcome = result if isinstance(result, _Outcome) else _Outcome(result, {})
         done = JobDone(token.id, context.id, results.checked(outcome.result, self.function.name), outcome.changed)
@@ -92,11 +88,24 @@ class StepFunction:
         return None
 
 
-def _is_settled(context: JobContext, token: _Waiting, error: Exception) -> bool:
-    """Whether nothing is left for the job to do after its last error: it is caught, or no token waits for the job."""
-    if context.timed_out or not is_last(context, error):
-        return False
-    return fails(context, token, error) or _waiting(context) is None
+def _take_error(context: JobContext, token: _Waiting, error: Exception) -> None:
+    """Called while the error is handled, which is raised again if it is a failure of the job."""
+    if context.timed_out:
+        _take_timeout(context, token)
+    elif isinstance(error, BpmnError):
+        thrown = ErrorThrown(token.id, token.activity, error.code, error.message, error.variables)
+        _take_outcome(context.using, token.root, thrown)
+    elif not (is_last(context, error) and (fails(context, token, error) or _waiting(context) is None)):
+        raise error
+
+
+def _take_timeout(context: JobContext, token: _Waiting) -> None:
+    """The job has failed at its timeout, whatever its function did afterwards. If that was its last attempt, the token
+    takes the way for failures, if there is one, and the dead letter goes."""
+    if context.work.retries <= 1:
+        with transaction.atomic(using=context.using):
+            if fails(context, token, JobTimeout()):
+                discard_job(context.using, context.work.process_instance_id, context.id)
 
 
 def _take_outcome(using: str, root: UUID, outcome: JobDone | ErrorThrown) -> None:

@@ -88,6 +88,11 @@ def create(using: str, jobs: Sequence[dict[str, Any]]) -> None:
         create_jobs(using, jobs)
 
 
+def discard_job(using: str, instance: str, job: UUID) -> None:
+    """Remove a job of an instance that no thread has, from whichever table, and close its incident."""
+    discard_jobs(using, [instance], [], [job])
+
+
 class JobWriter:
     """Makes and takes away the jobs of one step, in its transaction."""
 

@@ -7,6 +7,7 @@ from typing import Any
 from jobexec import processes
 from jobexec.processes.flows.builder import Flow, Step
 
+from .expected import BRANCHES
 from .jobs import step
 
 #: Names of messages, and who waits for them.
@@ -53,4 +54,9 @@ def _order(flow: Flow, name: str, given: dict[str, Any]) -> None:
     _step(flow, name, "e", given, after=approved.timed_out)
 
 
-_FLOWS = {"chaos-chain": _chain, "chaos-flow": _order}
+def _wide(flow: Flow, name: str, given: dict[str, Any]) -> None:
+    """More branches than one node has threads, which end at about the same moment, and their join."""
+    _step(flow, name, "c", given, after=[_step(flow, name, branch, given) for branch in BRANCHES])
+
+
+_FLOWS = {"chaos-chain": _chain, "chaos-flow": _order, "chaos-wide": _wide}
