@@ -207,7 +207,7 @@ def test_cancel_many(alias, command, started, run_jobs, monkeypatch):
     ended = started("--business-key", "a")
     command("cancel", ended)
     told = command("cancel", "--process", "approval", "--business-key", "a", "--reason", "sold out")
-    assert told.endswith(" cancels them. Its jobs: 3.\n")
+    assert told.endswith(" cancels them. Jobs: 3.\n")
     command("cancel", others[0], "--reason", "alone")
     run_jobs()
     rows = ProcessInstance.objects.using(alias)
@@ -215,7 +215,7 @@ def test_cancel_many(alias, command, started, run_jobs, monkeypatch):
     assert rows.filter(delete_reason="sold out").count() == 4
     progress = get_batch(Batch.objects.using(alias).get().pk, using=alias).progress()
     assert (progress.total, progress.completed) == (3, 3)
-    assert command("cancel", "--process", "nothing").endswith("0 jobs.\n")
+    assert command("cancel", "--process", "nothing").endswith("Jobs: 0.\n")
     for args in ((), (kept, "--process", "approval")):
         with pytest.raises(CommandError, match="id of an instance, or options"):
             command("cancel", *args)

@@ -111,7 +111,7 @@ def _cancel(using: str, options: Options) -> str:
         cancel(instance_in(options, using), options["reason"], using=using)
         return "Cancelled."
     batch = cancel_all(ProcessInstance.objects.using(using).filter(**wanted), options["reason"])
-    return f"The batch {batch.id} cancels them. Its jobs: {batch.progress().total}."
+    return f"The batch {batch.id} cancels them. Jobs: {batch.progress().total}."
 
 
 def _suspend(using: str, options: Options) -> str:
