@@ -1,15 +1,21 @@
 """How many statements a step sends."""
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from jobexec import job
+from jobexec.clock import FrozenClock
+from jobexec.operations.sql.copy import array
 from jobexec.processes.definition import Flow, JobOptions, Kind, Node, Process, Work
-from jobexec.processes.flows.canvas import chain
+from jobexec.processes.flows.canvas import chain, parallel
 from jobexec.processes.handlers.registry import service_task
+from jobexec.processes.handlers.stepping import change_variables
+from jobexec.processes.models import ProcessInstance, Variable
 from jobexec.processes.operations.flows import start_flow
+from jobexec.processes.operations.instances import cancel
 from jobexec.testing import ManualExecutor
+from jobexec.testing.host import ManualHost
 
 pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
 
@@ -26,6 +32,11 @@ def inside(context):
 
 @job(name="tests.statements.outside")
 def outside():
+    return None
+
+
+@job(name="tests.statements.noted")
+def noted():
     return None
 
 
@@ -67,3 +78,54 @@ def test_a_job_without_a_process_asks_for_nothing_of_processes(alias):
     outside.using(database=alias).enqueue()
     _, all_of_them = statements_of_a_run(alias)
     assert not [each for each in all_of_them if "jobexec_processes" in each]
+
+
+def test_tokens_of_the_jobs_that_a_thread_takes_at_once_are_looked_up_together(alias, monkeypatch):
+    parallel(*[outside.s()] * 4).start(using=alias)
+    outside.using(database=alias).enqueue()
+    executor = ManualExecutor(alias)
+    acquired = executor.acquire(5)
+    left = list(acquired)
+    monkeypatch.setattr(ManualHost, "ahead_of", lambda host, work: left[left.index(work) + 1 :], raising=False)
+    with FrozenClock(), CaptureQueriesContext(connections[alias]) as captured:
+        executor.run_acquired(acquired, [])
+    assert len([each for each in captured.captured_queries if "activity_id, instance_id, token" in each["sql"]]) == 1
+    assert ProcessInstance.objects.using(alias).get().state == "completed"
+
+
+@pytest.mark.parametrize(("later", "ran"), [(0.001, 2), (1, 1)])
+def test_what_was_looked_up_is_used_for_a_moment(alias, monkeypatch, later, ran):
+    """Of two jobs of one thread, the first cancels the instance of the second."""
+    instances = [chain(noted.s(), outside.s()).start(using=alias) for _ in range(2)]
+    executor, calls = ManualExecutor(alias), []
+    acquired = executor.acquire(2)
+    monkeypatch.setattr(ManualHost, "ahead_of", lambda host, work: acquired[acquired.index(work) + 1 :], raising=False)
+
+    def cancel_the_other():
+        if not calls:
+            cancel(instances[1].pk, using=alias)
+            frozen.tick(later)
+        calls.append(None)
+
+    with FrozenClock() as frozen:
+        monkeypatch.setattr(noted, "function", cancel_the_other)
+        executor.run_acquired(acquired, [])
+    assert len(calls) == ran
+
+
+TEXTS = ["", "NULL", "{}", 'a "quote"', "back\\slash", "\\N", "comma, {brace}", "two\nlines\t", "ä€😀", "'"]
+
+
+def test_texts_are_stored_as_they_are(alias):
+    """They go to the server in arrays."""
+    instances = [chain(outside.s(), outside.s()).flow(f"key {text}"[:9] if text else "empty") for text in TEXTS]
+    for instance, text in zip(instances, TEXTS, strict=True):
+        with transaction.atomic(using=alias):
+            started = instance.start(using=alias)
+            change_variables(alias, started.pk, started.pk, {text or "none": text, "all": TEXTS, "nothing": None})
+        found = dict(Variable.objects.using(alias).filter(root_id=started.pk).values_list("name", "value"))
+        assert (found[text or "none"], found["all"], found["nothing"]) == (text, TEXTS, None)
+
+
+def test_arrays():
+    assert array([None, "NULL", 'a"b', "a\\b", "", True, 7]) == '{NULL,"NULL","a\\"b","a\\\\b","","t","7"}'

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -36,11 +37,14 @@ from ..values.ranking import check_priority, rank
 from .follow_ups import Hold, hold_for
 
 _OPTIONS = frozenset(SHARED_COLUMNS) - {"revision", "lock_owner", "lock_expiration_time", "rank", "start_time"}
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 #: A pattern keeps copies of itself for this number of resources.
 _RESOURCES = 1000
 #: The jobs of jobexec itself, whose arguments are ids.
 _OWN = "jobexec."
 _OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
+#: What a job belongs to: texts that are stored as they are, so that jobs of one pattern may differ in them.
+_BELONGS = ("execution_id", "process_instance_id", "root_process_instance_id", "correlation_id")
 
 
 @sensitive_variables("columns", "own")
@@ -71,12 +75,13 @@ def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[NewJob]:
     jobs: list[NewJob] = []
     # One statement inserts rows of the same table with the same given columns.
     groups: dict[tuple[Table, tuple[str, ...]], list[tuple[Any, ...]]] = {}
+    patterns = _Patterns(using)
     for given in rows:
         columns = dict(given)
         own = _take(columns)
-        pattern = Pattern(using, columns)
+        pattern, belongs = patterns.of(columns)
         pattern.authorize()
-        table, columns, values = pattern.job(**_encrypted(columns, own))
+        table, columns, values = pattern.job(**_encrypted(columns, own), belongs=belongs)
         jobs.append(instance(using, table, columns))
         groups.setdefault((table, tuple(values)), []).append(tuple(values.values()))
     with atomic(using):
@@ -129,6 +134,28 @@ def _encrypted(columns: Mapping[str, Any], own: dict[str, Any]) -> dict[str, Any
         id = UUID(str(own.get("id") or uuid7()))
         own |= {"id": id, "handler_configuration": seal(configuration or {}, handler_type, id)}
     return own
+
+
+class _Patterns:
+    """The patterns of the rows of one call, most of which are alike: to check the columns takes longer than a row."""
+
+    def __init__(self, using: str) -> None:
+        self._using, self._made = using, dict[tuple[Any, ...], Pattern]()
+        self._shares = get_settings().authorization is None  # a policy is asked about all columns of each job
+
+    def of(self, columns: dict[str, Any]) -> tuple[Pattern, dict[str, Any]]:
+        """The pattern of a row, and the columns that come to it."""
+        if not self._shares:
+            return Pattern(self._using, columns), {}
+        belongs = {name: columns.pop(name) for name in _BELONGS if name in columns}
+        key = (*columns, *columns.values())
+        try:
+            pattern = self._made.get(key)
+        except TypeError:  # headers, for example, cannot be compared so
+            return Pattern(self._using, columns), belongs
+        if pattern is None:
+            pattern = self._made[key] = Pattern(self._using, columns)
+        return pattern, belongs
 
 
 class Pattern:
@@ -308,16 +335,17 @@ class Pattern:
         due_date: datetime | None = None,
         id: Any = None,
         create_time: datetime | None = None,
+        belongs: Mapping[str, str] = _NOTHING,
     ) -> tuple[Table, dict[str, Any], dict[str, Any]]:
         """Return the table of a job, its columns, and these as parameters, without columns that have their default.
 
         ``encoded`` is ``handler_configuration`` as JSON text, if the caller has it; ``id`` and ``create_time`` are
-        generated if they are not given.
+        generated if they are not given. ``belongs`` are further columns, which need no check.
         """
         using = self.using
         keep_time(using)
         now = clock.now(using)
-        columns: dict[str, Any] = {"id": id or uuid7(), "create_time": create_time or now}
+        columns: dict[str, Any] = {"id": id or uuid7(), "create_time": create_time or now, **belongs}
         if due_date is not None:
             check_moment("due_date", due_date)
             columns["due_date"] = due_date

@@ -1,4 +1,4 @@
-"""COPY: the fastest way to insert many rows into PostgreSQL.
+"""Values as texts that PostgreSQL parses: COPY, the fastest way to insert many rows, and arrays.
 
 This uses Django's own cursor, which is psycopg's, and imports nothing from psycopg. Values are formatted as the text
 that PostgreSQL parses, so that a value shared by all rows is formatted once.
@@ -19,6 +19,7 @@ from jobexec.models import AbstractJob
 
 _LINES = 500  # per message to the server, some hundred kilobytes; larger messages gain nothing
 _SPECIAL = re.compile(r"[\\\t\n\r]")
+_QUOTES, _QUOTED = re.compile(r"[\\\"]"), str.maketrans({"\\": r"\\", '"': r"\""})
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
@@ -35,6 +36,19 @@ def copy_rows(
     lines = ("\t".join(map(_text, row)) + end for row in rows)
     with connection.cursor() as cursor:
         _execute(cursor, f'COPY "{table._meta.db_table}" ({columns}) FROM STDIN', lines)
+
+
+def array(values: Iterable[Any]) -> str:
+    """The text of an array. The server parses it much faster than a list of parameters."""
+    return f"{{{','.join(map(_element, values))}}}"
+
+
+def _element(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return f'"{value.translate(_QUOTED)}"' if _QUOTES.search(value) else f'"{value}"'
+    return f'"{_text(value)}"'
 
 
 def _execute(cursor: Any, statement: str, lines: Iterable[str]) -> None:

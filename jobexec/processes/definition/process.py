@@ -143,7 +143,20 @@ class Process:
 
     def can_reach(self, element: str, flow: str) -> bool:
         """Whether a token at this element can come to a flow, in its scope, without passing the flow's target."""
-        return bool(self._behind(flow) >> self._numbers[element] & 1)
+        return self.is_among(element, self._behind(flow))
+
+    def before(self, flows: Iterable[str]) -> int:
+        """The elements from which a token can reach one of these flows (:meth:`can_reach`), for :meth:`is_among`.
+
+        Each is a bit: to ask for each flow of a join of n about each of n tokens would cost n².
+        """
+        found = 0
+        for flow in flows:
+            found |= self._behind(flow)
+        return found
+
+    def is_among(self, element: str, elements: int) -> bool:
+        return bool(elements >> self._numbers[element] & 1)
 
     def _behind(self, flow: str) -> int:
         source, target = self.flow(flow).source, self._numbers[self.flow(flow).target]

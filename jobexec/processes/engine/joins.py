@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from ..definition import Flow, Kind, Node
+from ..definition import Kind, Node, Process
 from .moves import Do, Moves
 from .rows import State, Token
 from .tokens import Place
@@ -58,19 +58,20 @@ def _goes_on(moves: Moves, token: Token) -> bool:
         return False
     scope = moves.place_around(token)
     arrived = _by_flow(_joined(moves, scope, node))
-    empty = [flow for flow in moves.process(token).incoming(node.id) if flow.id not in arrived]
-    if any(_can_come(moves, other, node, empty) for other in moves.rows.active(scope)):
+    process = moves.process(token)
+    empty = {flow.id for flow in process.incoming(node.id) if flow.id not in arrived}
+    before = process.before(empty)
+    if any(_can_come(process, other, node, empty, before) for other in moves.rows.active(scope)):
         return False
     _merge(moves, arrived.values())
     return True
 
 
-def _can_come(moves: Moves, token: Token, node: Node, empty: list[Flow]) -> bool:
+def _can_come(process: Process, token: Token, node: Node, empty: Collection[str], before: int) -> bool:
     """A token can still reach the join by a flow that has none yet."""
     if token.element == node.id:  # about to arrive, with a job before it; that of one that has arrived is not empty
-        return any(flow.id == token.flow for flow in empty)
-    process = moves.process(token)
-    return any(process.can_reach(token.element, flow.id) for flow in empty)
+        return token.flow in empty
+    return process.is_among(token.element, before)
 
 
 def _joined(moves: Moves, scope: Place, node: Node) -> list[Token]:

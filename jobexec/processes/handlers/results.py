@@ -11,7 +11,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import DoNotRetry, InvalidJob
-from jobexec.json_values import check_json, check_storable, shown
+from jobexec.json_values import check_json, check_storable, encode_json, shown
 from jobexec.sensitive import HIDDEN, is_sensitive, json_problem
 
 from ..engine.exceptions import StepError
@@ -53,6 +53,8 @@ def check_variables(variables: Mapping[str, Any]) -> None:
 
 def _check_value(name: str, value: Any, *, names_it: bool = False) -> None:
     """Raise InvalidJob; with ``names_it``, a sensitive name hides the value. Other names are those of handlers."""
+    if _is_short(value, get_settings().processes.max_value_size):
+        return
     try:
         check_json(name, value)
     except InvalidJob:
@@ -85,7 +87,9 @@ def check_step(tokens: Tokens, changes: Changes) -> None:
 
 
 def _check_together(instance: UUID, variables: Iterable[tuple[str, Any]]) -> None:
-    most = get_settings().processes.max_variables_size
+    most, variables = get_settings().processes.max_variables_size, list(variables)
+    if _is_short(variables, most):
+        return
     sizes = {name: _size(value) for name, value in variables}
     total = sum(sizes.values())
     if total > most:
@@ -109,6 +113,12 @@ def _all(tokens: Tokens, instance: UUID) -> Iterable[tuple[str, Any]]:
             for name, value in variables.items():
                 found.setdefault(name, []).append(value)
     return ((name, values[0] if len(values) == 1 else values) for name, values in found.items())
+
+
+def _is_short(value: Any, most: int) -> bool:
+    """Whether a value is certainly JSON, and not larger: in one pass, with escapes that are longer than the bytes."""
+    text = encode_json(value)
+    return text is not None and len(text) <= most
 
 
 def _size(value: Any) -> int:

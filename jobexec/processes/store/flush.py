@@ -141,7 +141,7 @@ class Flush:
         )
 
     def _write_variables(self) -> None:
-        written = list(self.changes.variables.items())
+        written = self.changes.variables.items()
         made = [
             Columns(
                 id=id,
@@ -161,6 +161,8 @@ class Flush:
 
     def _write_waiting(self) -> None:
         self.statement.insert(EventSubscription, [self._subscription(row) for row in self.changes.new_subscriptions])
+        if not self.changes.new_tasks:
+            return
         keys = next_keys(self.using, len(self.changes.new_tasks))
         tasks = [self._task(row, key) for row, key in zip(self.changes.new_tasks, keys, strict=True)]
         UserTask.objects.using(self.using).bulk_create(tasks, batch_size=_PAGE)

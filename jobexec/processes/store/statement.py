@@ -5,7 +5,7 @@ All of them are about rows of call hierarchies whose topmost row is locked: no o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db import connections
 from django.db.models import JSONField, Model
 
+from jobexec.operations.sql.copy import array
 from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.insert import json_text, parameters
 from jobexec.operations.sql.locks import delete_rows, names_conflict_target
@@ -20,10 +21,8 @@ from jobexec.operations.sql.locks import delete_rows, names_conflict_target
 Table = type[Model]
 Columns = Mapping[str, Any]
 
-#: Rows of an INSERT, and parameters of a statement: PostgreSQL takes 65,535.
-_PAGE, _MOST = 500, 30_000
-#: Parts of a statement, which is planned as a whole.
-_PARTS = 100
+#: Rows of an INSERT.
+_PAGE = 500
 
 
 class Statement:
@@ -58,8 +57,7 @@ class Statement:
         """Write all of it."""
         for (table, column), values in self._deletes.items():
             self._delete(table, column, values)
-        for table, id, columns in self._updates:
-            self._update(table, id, columns)
+        self._update_all()
         for (table, unique, update), rows in self._inserts.items():
             if not self._as_one:
                 self._bulk_create(table, rows, unique, update)
@@ -78,26 +76,42 @@ class Statement:
             delete_rows(table._base_manager.using(self.using).filter(**{f"{column}__in": values}))
             return
         quote = connections[self.using].ops.quote_name
-        self._add(f"DELETE FROM {quote(table._meta.db_table)} WHERE {quote(column)} = ANY (%s::uuid[])", [list(values)])
+        ids = array(value.hex for value in values)
+        self._add(f"DELETE FROM {quote(table._meta.db_table)} WHERE {quote(column)} = ANY (%s::uuid[])", [ids])
 
-    def _update(self, table: Table, id: UUID, columns: Columns) -> None:
+    def _update_all(self) -> None:
         if not self._as_one:
-            table._base_manager.using(self.using).filter(pk=id).update(**columns)
+            for table, id, columns in self._updates:
+                table._base_manager.using(self.using).filter(pk=id).update(**columns)
             return
-        connection = connections[self.using]
-        quote, made = connection.ops.quote_name, self._prepared(table, columns)
-        changes = ", ".join(f"{quote(name)} = %s" for name in made)
-        self._add(f"UPDATE {quote(table._meta.db_table)} SET {changes} WHERE id = %s", [*made.values(), id])
+        alike: dict[tuple[Table, tuple[str, ...]], list[Columns]] = {}
+        for table, id, columns in self._updates:
+            alike.setdefault((table, tuple(columns)), []).append({"id": id, **columns})
+        quote = connections[self.using].ops.quote_name
+        for (table, names), rows in alike.items():
+            changed, given = quote(table._meta.db_table), ", ".join(map(quote, rows[0]))
+            changes = ", ".join(f"{quote(name)} = given.{quote(name)}" for name in names)
+            source = f"{self._given(table, rows[0])} AS given({given})"
+            text = f"UPDATE {changed} SET {changes} FROM {source} WHERE {changed}.id = given.id"
+            self._add(text, self._arrays(table, rows))
 
     def _insert(self, table: Table, rows: Sequence[Columns], unique: Sequence[str], update: Sequence[str]) -> None:
         quote = connections[self.using].ops.quote_name
         names = ", ".join(map(quote, rows[0]))
-        marks = f"({', '.join(['%s'] * len(rows[0]))})"
-        text = f"INSERT INTO {quote(table._meta.db_table)} ({names}) VALUES {', '.join([marks] * len(rows))}"
+        text = f"INSERT INTO {quote(table._meta.db_table)} ({names}) SELECT * FROM {self._given(table, rows[0])}"
         if update:
             changes = ", ".join(f"{quote(name)} = EXCLUDED.{quote(name)}" for name in update)
             text += f" ON CONFLICT ({', '.join(map(quote, unique))}) DO UPDATE SET {changes}"
-        self._add(text, [value for row in rows for value in self._prepared(table, row).values()])
+        self._add(text, self._arrays(table, rows))
+
+    def _given(self, table: Table, names: Iterable[str]) -> str:
+        """The rows that come as an array for each column: however many there are, the server parses as much text."""
+        types = _types(self.using, table)
+        return f"unnest({', '.join(f'%s::{types[name]}[]' for name in names)})"
+
+    def _arrays(self, table: Table, rows: Sequence[Columns]) -> list[str]:
+        made = [self._prepared(table, row) for row in rows]
+        return [array(row[name] for row in made) for name in rows[0]]
 
     def _bulk_create(self, table: Table, rows: Sequence[Columns], unique: Sequence[str], update: Sequence[str]) -> None:
         how: dict[str, Any] = {}
@@ -111,14 +125,12 @@ class Statement:
     def _prepared(self, table: Table, columns: Columns) -> dict[str, Any]:
         """As the fields of the model prepare them: None in JSON is a null of JSON."""
         made = parameters(connections[self.using], table, columns)
-        for name, value in columns.items():
-            if value is None and isinstance(table._meta.get_field(name), JSONField):
+        for name in _json_columns(table):
+            if name in columns and columns[name] is None:
                 made[name] = json_text(None)
         return made
 
     def _add(self, text: str, parameters: list[Any]) -> None:
-        if self._parts and (len(self._parameters) + len(parameters) > _MOST or len(self._parts) >= _PARTS):
-            self._execute()
         self._parts.append(text)
         self._parameters += parameters
 
@@ -136,3 +148,15 @@ class Statement:
 def _defaults(table: Table, given: tuple[str, ...]) -> dict[str, Any]:
     """The other columns of a table, none of which has a default of its own for each row."""
     return {field.name: field.get_default() for field in table._meta.concrete_fields if field.name not in given}
+
+
+@cache
+def _json_columns(table: Table) -> tuple[str, ...]:
+    return tuple(field.name for field in table._meta.concrete_fields if isinstance(field, JSONField))
+
+
+@cache
+def _types(using: str, table: Table) -> dict[str, str]:
+    """The type of each column, without its length: a cast would cut longer texts, which the column refuses."""
+    fields = table._meta.concrete_fields
+    return {field.name: (field.db_type(connections[using]) or "").partition("(")[0] for field in fields}
