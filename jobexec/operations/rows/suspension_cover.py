@@ -187,7 +187,8 @@ def scope_of(**scope: Any) -> tuple[str, str]:
 
 def _check(column: str, value: str) -> None:
     """Raise ValueError for a value that no job can have."""
-    longest = Job._meta.get_field(column).max_length or 0
+    field: Any = Job._meta.get_field(column)
+    longest = field.max_length
     if len(value) > longest:
         raise ValueError(f"{column}: expected a string of at most {longest} characters, got {shown(value)}.")
     check_storable(column, value)
