@@ -147,7 +147,7 @@ class TestKillNode(KillNode):
 class DatabaseAway:
     def test_an_acquisition_says_so_and_nothing_is_lost(self, alias, shop, executor):
         shop.send.enqueue(1)
-        with database_away(alias) as away, pytest.raises(OperationalError, match="is away"):
+        with database_away(alias) as away, pytest.raises(OperationalError, match="is unavailable"):
             executor.run_due()
         assert away.refused == 1
         assert [each.value for each in executor.run_due()] == ["sent 1"]
