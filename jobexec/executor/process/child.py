@@ -26,11 +26,13 @@ _SILENT = 120.0  # seconds without a report after which a child counts as dead; 
 class Child:
     """``command`` starts it; ``finite`` means that it may end by itself (--until-empty) and is done then.
 
+    ``kind`` is what the log calls it.
+
     Each has its own session: Ctrl-C of a terminal reaches the whole foreground group and must count once.
     """
 
-    def __init__(self, name: str, command: Sequence[str], finite: bool = False) -> None:
-        self.name, self._command, self._finite = name, command, finite
+    def __init__(self, name: str, command: Sequence[str], finite: bool = False, kind: str = "Executor process") -> None:
+        self.name, self._command, self._finite, self._kind = name, command, finite, kind
         self.forget()
 
     def forget(self) -> None:
@@ -81,7 +83,7 @@ class Child:
             )
         except OSError as error:  # no memory, too many processes: both are temporary
             self._link.close()
-            self._fail(f"Executor process {self.name} could not be started ({error})")
+            self._fail(f"{self._kind} {self.name} could not be started ({error})")
             return
         self._link.started()
 
@@ -91,14 +93,15 @@ class Child:
         if code == 0 and self._finite:
             self.exit_code = 0
         elif code == EXIT_RECYCLED or (self.recycling and code in (0, EXIT_UNFINISHED)):
-            logger.info("Executor process %d (%s) ended with %d; a new one replaces it", pid, self.name, code)
+            logger.info("%s %d (%s) ended with %d; a new one replaces it", self._kind, pid, self.name, code)
             self._failures, self.recycling = 0, False
             self.restarts += 1
             self._start()
         elif code in _HOPELESS and lasted < _STABLE and not self.proven:
             self.exit_code = code
             logger.error(
-                "Executor process %d (%s) could not start (exit code %d) and will not be restarted",
+                "%s %d (%s) could not start (exit code %d) and will not be restarted",
+                self._kind,
                 pid,
                 self.name,
                 code,
@@ -106,7 +109,7 @@ class Child:
         else:
             self._failures = 0 if lasted >= _STABLE else self._failures
             how = f"ended with {code}" if code >= 0 else f"was killed by signal {-code}"
-            self._fail(f"Executor process {pid} ({self.name}) {how}")
+            self._fail(f"{self._kind} {pid} ({self.name}) {how}")
 
     def _fail(self, what: str) -> None:
         self._failures += 1

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
-from io import StringIO
 from typing import Any
 
 from django.conf import settings as django_settings
 from django.core import checks
-from django.core.management.base import BaseCommand, CommandError, OutputWrapper
+from django.core.management.base import CommandError
 from django.db import DatabaseError
 from django.utils import autoreload
 
@@ -46,10 +45,11 @@ from jobexec.executor.process.supervisor import Supervisor
 from jobexec.executor.process.systemd import Notifier
 from jobexec.executor.process.until_empty import UntilEmpty
 from jobexec.management.logs import configure_logging
+from jobexec.management.supervised import SupervisedCommand
 from jobexec.runtime.connections import leave_connections
 
 
-class Command(BaseCommand):
+class Command(SupervisedCommand):
     help = "Execute jobs: acquisition loops, timers, recovery and a thread pool for each engine."
     requires_system_checks = [checks.Tags.database, "jobexec"]
 
@@ -76,16 +76,6 @@ class Command(BaseCommand):
         add("--reload", action="store_true", default=None, help="Restart when source files change; default DEBUG.")
         add("--solitary", type=_typed(Held.parse), help=SUPPRESS)
         add("--noreload", "--no-reload", action="store_false", dest="reload", help="Do not restart, even with DEBUG.")
-
-    def check(self, *args: Any, **options: Any) -> None:
-        """A child repeats no warnings: its supervisor has shown them. An error stops it, too."""
-        shown = self.stderr
-        if supervisor() is not None:
-            self.stderr = OutputWrapper(StringIO())
-        try:
-            super().check(*args, **options)
-        finally:
-            self.stderr = shown
 
     def handle(self, *args: Any, **options: Any) -> None:
         configure_logging(options["verbosity"], self.stderr)

@@ -1,5 +1,6 @@
 """``manage.py rungrpcgateway`` as a process: what it says, its signals, its end."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -134,6 +135,40 @@ def test_a_port_that_is_taken_is_an_error_unless_it_is_shared(alias, run):
     client.close()
 
 
+@pytest.mark.databases("postgresql")
+def test_several_processes_share_a_port_and_one_that_dies_is_replaced(engine, run):
+    process = run("--processes", "2", "--metrics-port", "0")
+
+    def pids():
+        lines = [line for line in process.out if "gateway for workers over gRPC, process" in line]
+        return [int(line.rpartition(" ")[2]) for line in lines]
+
+    until(lambda: sum("Press Ctrl-C" in line for line in process.out) == 2)
+    assert len({line.split(",")[0] for line in process.out if "address:" in line}) == 1
+    first = pids()[0]
+    os.kill(first, signal.SIGKILL)
+    process.said(f"Gateway process {first} (gateway-")
+    until(lambda: sum("Press Ctrl-C" in line for line in process.out) == 3)
+    port = int(next(line for line in process.out if "address:" in line).split(",")[0].rpartition(":")[2])
+    client, job = Client(port), external_job("payment", using=engine)
+    assert [got.key for got in client.activate("payment")] == [job.job_key]
+    client.CompleteJob(jobKey=job.job_key)
+    client.close()
+    process.send(signal.SIGTERM)
+    assert process.ended() == 0, process.text
+    assert process.out.count("Drained.") == 2
+    assert not [pid for pid in pids() if os.path.exists(f"/proc/{pid}")]
+    assert "Traceback" not in process.text
+
+
+@pytest.mark.databases("sqlite")
+def test_processes_end_with_their_supervisor(alias, run):
+    process = run("--processes", "2")
+    until(lambda: sum("Press Ctrl-C" in line for line in process.out) == 2)
+    process.send(signal.SIGKILL)
+    until(lambda: process.out.count("Drained.") == 2)
+
+
 @pytest.mark.databases("sqlite")
 @pytest.mark.parametrize(
     ("arguments", "said"),
@@ -146,6 +181,9 @@ def test_a_port_that_is_taken_is_an_error_unless_it_is_shared(alias, run):
             (["--address", "203.0.113.7"], "is in use, or is not an address of this machine"),
             (["--max-streams", "0"], "expected a whole number of at least 1"),
             (["--port", "99999"], "expected a whole number from 0 to 65535"),
+            (["--processes", "0"], "expected at least 1, or auto, got 0"),
+            (["--processes", "many"], "expected a number of processes, or auto"),
+            (["--processes", "2", "--address", "203.0.113.7"], "203.0.113.7:0 cannot be used"),
         ],
         3,
         later="nightly",
