@@ -1,7 +1,6 @@
 """The example of the how-to guide about Sentry, with the real SDK."""
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 import sentry_sdk
@@ -9,10 +8,11 @@ from django.conf import settings as django_settings
 from sentry_sdk.transport import Transport
 
 from docs.examples import sentry
+from jobexec.handlers.context import JobContext
 from jobexec.models import DeadLetterJob
 from jobexec.signals import job_dead_lettered
-from tests.support.executor import run_one
-from tests.support.factories import make_job
+from tests.support.executor import Host, run_one
+from tests.support.factories import acquire, make_job
 
 pytestmark = pytest.mark.transactional
 
@@ -79,28 +79,16 @@ def test_a_dead_letter_is_an_issue_of_its_group_and_each_run_a_transaction(alias
     assert frames[-1] == "charge"
 
 
-def test_an_async_job_is_a_transaction(alias, handle, events):
-    async def charge():
-        await asyncio.sleep(0)
-
-    handle(charge, name="tests.charge")
-    job = make_job(alias, handler_type="tests.charge")
-    run_one(alias)
-    (transaction,) = [event for event in events if event.get("type") == "transaction"]
-    assert (transaction["transaction"], transaction["tags"]["job.id"]) == ("tests.charge", str(job.pk))
-
-
-def test_async_jobs_beside_each_other_keep_their_own_tags(events):
+def test_async_jobs_beside_each_other_keep_their_own_tags(alias, events):
     async def work(context):
         await asyncio.sleep(0)
         sentry_sdk.capture_message(context.handler_type)
 
-    async def both():
-        run = sentry.with_sentry(work)
-        jobs = [SimpleNamespace(handler_type=f"tests.{number}", id=number) for number in range(3)]
-        await asyncio.gather(*map(run, jobs))
+    async def all_of(contexts):
+        await asyncio.gather(*map(sentry.with_sentry(work), contexts))
         sentry_sdk.capture_message("afterwards")
 
-    asyncio.run(both())
+    jobs = [make_job(alias, handler_type=f"tests.{number}") for number in range(3)]
+    asyncio.run(all_of([JobContext(acquired, Host()) for acquired in acquire(alias)]))
     told = {event["message"]: event.get("tags", {}).get("job.id") for event in events if event.get("message")}
-    assert told == {"tests.0": "0", "tests.1": "1", "tests.2": "2", "afterwards": None}
+    assert told == {"afterwards": None, **{job.handler_type: str(job.pk) for job in jobs}}

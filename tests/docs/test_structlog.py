@@ -9,8 +9,9 @@ from io import StringIO
 import pytest
 from django.conf import settings as django_settings
 
-from tests.support.executor import run_one
-from tests.support.factories import make_job
+from jobexec.handlers.context import JobContext
+from tests.support.executor import Host, run_one
+from tests.support.factories import acquire, make_job
 
 structlog = pytest.importorskip("structlog", reason="structlog is not installed (extra test)")
 
@@ -60,31 +61,16 @@ def test_each_line_of_a_job_has_its_id_and_handler(alias, handle, lines):
     assert not BOUND & afterwards.keys()
 
 
-def test_a_line_of_an_async_job_has_its_id_and_handler(alias, handle, lines):
-    async def charge():
-        structlog.get_logger("shop").info("charged")
-
-    handle(charge, name="shop.charge")
-    job = make_job(alias, handler_type="shop.charge", tenant_id="acme")
-    run_one(alias)
-    line, _ = lines()
-    assert line.items() >= {"event": "charged", "job_id": str(job.pk), "tenant_id": "acme"}.items()
-
-
-def test_async_jobs_beside_each_other_keep_their_own(lines):
-    class Context:
-        def __init__(self, number):
-            self.id, self.handler_type, self.attempt, self.tenant_id = number, f"shop.{number}", 1, ""
-
+def test_async_jobs_beside_each_other_keep_their_own(alias, lines):
     async def work(context):
         await asyncio.sleep(0)
-        structlog.get_logger("shop").info("done", number=context.id)
+        structlog.get_logger("shop").info("done", number=context.handler_type)
 
-    async def both():
-        run = structlog_jobs.bind_job(work)
-        await asyncio.gather(*(run(Context(number)) for number in range(3)))
+    async def all_of(contexts):
+        await asyncio.gather(*map(structlog_jobs.bind_job(work), contexts))
 
-    asyncio.run(both())
-    assert sorted((line["number"], line["job_id"], line["handler_type"]) for line in lines()) == [
-        (number, str(number), f"shop.{number}") for number in range(3)
+    jobs = [make_job(alias, handler_type=f"shop.{number}", tenant_id="acme") for number in range(3)]
+    asyncio.run(all_of([JobContext(acquired, Host()) for acquired in acquire(alias)]))
+    assert sorted((line["number"], line["job_id"], line["handler_type"], line["tenant_id"]) for line in lines()) == [
+        (job.handler_type, str(job.pk), job.handler_type, "acme") for job in jobs
     ]
