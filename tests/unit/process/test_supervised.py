@@ -16,6 +16,7 @@ from jobexec.executor.process.control_pipe import Downward, Upward
 from jobexec.executor.process.report import Report
 from jobexec.executor.process.shutdown import Shutdown
 from jobexec.executor.process.supervisor import Supervisor
+from jobexec.management import supervised as supervised_command
 from jobexec.management.commands import runjobexecutor
 from tests.support.waiting import TIMEOUT, until
 
@@ -271,7 +272,7 @@ def test_a_variable_that_is_not_from_a_supervisor(monkeypatch, value):
 
 @pytest.mark.parametrize("supervised", [False, True])
 def test_a_child_repeats_no_warnings_of_the_checks(settings, monkeypatch, supervised):
-    monkeypatch.setattr(runjobexecutor, "supervisor", lambda: Upward(1, None) if supervised else None)
+    monkeypatch.setattr(supervised_command, "supervisor", lambda: Upward(1, None) if supervised else None)
     command = runjobexecutor.Command(stderr=StringIO())
     settings.JOBEXECUTOR = {}
     command.check(tags=["jobexec"])
