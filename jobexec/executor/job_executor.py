@@ -254,10 +254,6 @@ class JobExecutor(Service):
     def end(self, context: JobContext) -> None:
         self.running.end(context)
 
-    def ahead_of(self, work: AcquiredJob) -> Sequence[AcquiredJob]:
-        """The jobs that the thread of a running job takes next."""
-        return self.pool.ahead_of(work)
-
     def owns(self, lock_owner: str, using: str) -> bool:
         return self.engines[using].node.owns(lock_owner)
 

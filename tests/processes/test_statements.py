@@ -5,17 +5,15 @@ from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from jobexec import job
-from jobexec.clock import FrozenClock
 from jobexec.operations.sql.copy import array
 from jobexec.processes.definition import Flow, JobOptions, Kind, Node, Process, Work
-from jobexec.processes.flows.canvas import chain, parallel
+from jobexec.processes.flows.canvas import chain
 from jobexec.processes.handlers.registry import service_task
 from jobexec.processes.handlers.stepping import change_variables
-from jobexec.processes.models import ProcessInstance, Variable
+from jobexec.processes.models import Variable
 from jobexec.processes.operations.flows import start_flow
 from jobexec.processes.operations.instances import cancel
 from jobexec.testing import ManualExecutor
-from jobexec.testing.host import ManualHost
 
 pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
 
@@ -32,11 +30,6 @@ def inside(context):
 
 @job(name="tests.statements.outside")
 def outside():
-    return None
-
-
-@job(name="tests.statements.noted")
-def noted():
     return None
 
 
@@ -80,37 +73,19 @@ def test_a_job_without_a_process_asks_for_nothing_of_processes(alias):
     assert not [each for each in all_of_them if "jobexec_processes" in each]
 
 
-def test_tokens_of_the_jobs_that_a_thread_takes_at_once_are_looked_up_together(alias, monkeypatch):
-    parallel(*[outside.s()] * 4).start(using=alias)
-    outside.using(database=alias).enqueue()
-    executor = ManualExecutor(alias)
-    acquired = executor.acquire(5)
-    left = list(acquired)
-    monkeypatch.setattr(ManualHost, "ahead_of", lambda host, work: left[left.index(work) + 1 :], raising=False)
-    with FrozenClock(), CaptureQueriesContext(connections[alias]) as captured:
-        executor.run_acquired(acquired, [])
-    assert len([each for each in captured.captured_queries if "activity_id, instance_id, token" in each["sql"]]) == 1
-    assert ProcessInstance.objects.using(alias).get().state == "completed"
-
-
-@pytest.mark.parametrize(("later", "ran"), [(0.001, 2), (1, 1)])
-def test_what_was_looked_up_is_used_for_a_moment(alias, monkeypatch, later, ran):
-    """Of two jobs of one thread, the first cancels the instance of the second."""
-    instances = [chain(noted.s(), outside.s()).start(using=alias) for _ in range(2)]
+def test_a_function_whose_instance_the_job_before_it_has_cancelled_is_not_called(alias, monkeypatch):
+    """Also if one thread has taken both jobs."""
+    instances = [chain(outside.s(), outside.s()).start(using=alias) for _ in range(2)]
     executor, calls = ManualExecutor(alias), []
     acquired = executor.acquire(2)
-    monkeypatch.setattr(ManualHost, "ahead_of", lambda host, work: acquired[acquired.index(work) + 1 :], raising=False)
 
     def cancel_the_other():
-        if not calls:
-            cancel(instances[1].pk, using=alias)
-            frozen.tick(later)
         calls.append(None)
+        cancel(instances[1].pk, using=alias)
 
-    with FrozenClock() as frozen:
-        monkeypatch.setattr(noted, "function", cancel_the_other)
-        executor.run_acquired(acquired, [])
-    assert len(calls) == ran
+    monkeypatch.setattr(outside, "function", cancel_the_other)
+    executor.run_acquired(acquired, [])
+    assert len(calls) == 1
 
 
 TEXTS = ["", "NULL", "{}", 'a "quote"', "back\\slash", "\\N", "comma, {brace}", "two\nlines\t", "ä€😀", "'"]

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Sequence
 
 from jobexec import clock
-from jobexec.operations.values.acquired_job import AcquiredJob
 
 from .fair_queue import Batch
 
@@ -65,11 +64,6 @@ class Chunk:
         """Whether this job belongs to the running batch."""
         with self._lock:
             return any(each is job for each in self.current or ())
-
-    def ahead(self) -> list[AcquiredJob]:
-        """The first job of each batch that has not started."""
-        with self._lock:
-            return [batch[0] for batch in self._waiting]
 
     @property
     def waiting(self) -> bool:

@@ -132,11 +132,6 @@ class Pool(Service):
         with self._changed:
             return self._queue.jobs()
 
-    def ahead_of(self, job: AcquiredJob) -> list[AcquiredJob]:
-        """The jobs that the thread of a running job takes next, if they are tiny."""
-        with self._changed:
-            return self._queue.ahead_of(job)
-
     @property
     def done(self) -> int:
         """How many jobs have left their threads since the process started, whatever their outcome."""

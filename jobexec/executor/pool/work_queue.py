@@ -62,11 +62,6 @@ class WorkQueue:
             running += [*self.admission.waiting(), *self.admission.within()]
         return [job for batch in (*waiting, *running) for job in batch]
 
-    def ahead_of(self, job: AcquiredJob) -> list[AcquiredJob]:
-        """The jobs that the thread of a running job takes next."""
-        chunk = next((each for each in self.active if each.runs(job)), None)
-        return chunk.ahead() if chunk is not None else []
-
     @property
     def empty(self) -> bool:
         """Nothing is reserved, queued or running. Stuck jobs do not count: they have been given up."""

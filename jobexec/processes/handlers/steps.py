@@ -7,14 +7,13 @@ process is killed before that, the function runs again; after it, the job finds 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
 
-from jobexec import clock, tracing
+from jobexec import tracing
 from jobexec.exceptions import DoNotRetry, JobTimeout, RetryAt, RetryIn, UnreadableJob
 from jobexec.handlers.base import JobHandler, NotBegun, SharedEnd
 from jobexec.handlers.context import JobContext
@@ -22,7 +21,6 @@ from jobexec.handlers.function import JobFunction
 from jobexec.handlers.registry import add_resolver, registered
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.operations.sql.session import is_of_connection
-from jobexec.operations.values.acquired_job import AcquiredJob
 
 from ..engine.environment import HandlerCall
 from ..engine.exceptions import BpmnError
@@ -170,10 +168,6 @@ _PAUSE = 1
 def _looked_up(context: JobContext, job: UUID | None = None) -> _Waiting | None:
     """As :func:`_waiting`, before the function; the job is released, at no cost, if the database is away."""
     try:
-        if not _ahead.has(context.id):
-            _ahead.look(context)
-        if context.id in _ahead.found:
-            return _token(_ahead.found.pop(context.id))
         return _waiting(context, job)
     except Exception as error:
         if is_of_connection(error):
@@ -183,44 +177,11 @@ def _looked_up(context: JobContext, job: UUID | None = None) -> _Waiting | None:
 
 def _waiting(context: JobContext, job: UUID | None = None) -> _Waiting | None:
     """The token that waits for this job, or for that batch; None if it has gone on, or was cancelled."""
-    return _token(load.waiting(context.using, context.id, job or context.id))
-
-
-def _token(row: tuple[Any, ...] | None) -> _Waiting | None:
+    row = load.waiting(context.using, context.id, job or context.id)
     if row is None:
         return None
     root, id, activity, instance, definition = row
     return _Waiting(root, id, activity, definition if instance == root else "")
-
-
-class _Ahead(threading.local):
-    """What a thread has looked up for the tiny jobs that it runs next: a statement for each would take longer."""
-
-    def __init__(self) -> None:
-        self.found: dict[UUID, tuple[Any, ...] | None] = {}
-        self.until = 0.0
-
-    def has(self, job: UUID) -> bool:
-        return job in self.found and clock.monotonic() < self.until
-
-    def look(self, context: JobContext) -> None:
-        """Look up the tokens of this job and of the steps that its thread has taken with it, if there are any."""
-        self.found, work = {}, context.work
-        ahead_of = getattr(context.host, "ahead_of", None)
-        if ahead_of is None:
-            return
-        steps = [each.id for each in ahead_of(work) if each.using == work.using and _is_step(each)]
-        if steps:
-            self.found, self.until = load.all_waiting(work.using, [work.id, *steps]), clock.monotonic() + _FRESH
-
-
-_ahead = _Ahead()
-#: Seconds: functions that begin so much later notice that they have been cancelled.
-_FRESH = 0.02
-
-
-def _is_step(work: AcquiredJob) -> bool:
-    return work.handler_type.startswith((STEP, ITEM))
 
 
 def is_last(context: JobContext, error: Exception) -> bool:

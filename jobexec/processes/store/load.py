@@ -110,21 +110,12 @@ def waiting(using: str, id: UUID, waits_for: UUID) -> tuple[Any, ...] | None:
     return found.values_list(*_WAITS).first()
 
 
-def all_waiting(using: str, jobs: Sequence[UUID]) -> dict[UUID, tuple[Any, ...] | None]:
-    """As :func:`waiting`, for several jobs, or parts of batches, in one statement; empty where there is none for it."""
-    if not _at_once(using):
-        return {}
-    with connections[using].cursor() as cursor:
-        cursor.execute(_ALL_WAITING, [[*jobs]])
-        found = {job: tuple(row) for job, *row in cursor.fetchall()}
-    return {job: found.get(job) for job in jobs}
-
-
 _WAITS = ("root_id", "pk", "activity_id", "instance_id", "definition_id")
-_FOUND = f"""root_id, token.id, activity_id, instance_id, token.definition_id
-FROM {Job._meta.db_table} job JOIN {Execution._meta.db_table} token ON token.id = nullif(job.execution_id, '')::uuid"""
-_WAITING = f"SELECT {_FOUND} WHERE job.id = %s AND token.job_id = %s"
-_ALL_WAITING = f"SELECT job.id, {_FOUND} WHERE job.id = ANY (%s) AND token.job_id IN (job.id, job.batch_id)"
+_WAITING = f"""
+SELECT root_id, token.id, activity_id, instance_id, token.definition_id
+FROM {Job._meta.db_table} job JOIN {Execution._meta.db_table} token ON token.id = nullif(job.execution_id, '')::uuid
+WHERE job.id = %s AND token.job_id = %s
+"""
 
 
 def _at_once(using: str) -> bool:
