@@ -107,14 +107,12 @@ class Completions:
     # In a thread.
 
     def _settle(self) -> None:
-        try:
-            while group := self._next():
+        while group := self._next():
+            try:
                 self._settle_group(group)
                 clean_connections()
-        except BaseException:
-            with self._lock:
-                self._settling -= 1
-            raise
+            except Exception:  # those that wait must not wait for a thread that has gone
+                logger.exception("The thread that settled %d completions goes on after an error", len(group))
 
     def _next(self) -> list[_Waiting]:
         with self._lock:

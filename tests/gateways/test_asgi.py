@@ -157,14 +157,19 @@ def test_a_client_that_goes_while_it_sends_is_not_answered():
     assert ask(GatewayHandler(), "/v2/jobs/activation", ACTIVATION, messages=messages) is None
 
 
+def long_poll():
+    """The scope and the messages of a request that waits for jobs."""
+    request = AsyncRequestFactory().post("/v2/jobs/activation", {}, content_type="application/json")
+    content = json.dumps({**ACTIVATION, "requestTimeout": 600_000}).encode()
+    return request.scope, [{"type": "http.request", "body": content, "more_body": False}]
+
+
 @pytest.mark.usefixtures("v2")
 def test_a_client_that_goes_while_it_waits_gives_up_its_place(alias):
     waiting = long_polling.of(alias).queue
 
     async def story():
-        request = AsyncRequestFactory().post("/v2/jobs/activation", {}, content_type="application/json")
-        content = json.dumps({**ACTIVATION, "requestTimeout": 600_000}).encode()
-        messages = [{"type": "http.request", "body": content, "more_body": False}]
+        scope, messages = long_poll()
 
         async def receive():
             if messages:
@@ -177,7 +182,7 @@ def test_a_client_that_goes_while_it_waits_gives_up_its_place(alias):
             pytest.fail("nobody is there")
 
         task = asyncio.current_task()
-        await GatewayHandler()(request.scope, receive, send)
+        await GatewayHandler()(scope, receive, send)
         assert not task.cancelling()
         await asyncio.sleep(0)  # nor is it cancelled later
 
@@ -190,9 +195,7 @@ def test_a_server_that_ends_cancels_a_request_that_waits(alias):
     waiting = long_polling.of(alias).queue
 
     async def story():
-        request = AsyncRequestFactory().post("/v2/jobs/activation", {}, content_type="application/json")
-        content = json.dumps({**ACTIVATION, "requestTimeout": 600_000}).encode()
-        messages = [{"type": "http.request", "body": content, "more_body": False}]
+        scope, messages = long_poll()
 
         async def receive():
             return messages.pop() if messages else await asyncio.Event().wait()
@@ -200,7 +203,7 @@ def test_a_server_that_ends_cancels_a_request_that_waits(alias):
         async def send(message):
             pytest.fail("it was cancelled")
 
-        task = asyncio.ensure_future(GatewayHandler()(request.scope, receive, send))
+        task = asyncio.ensure_future(GatewayHandler()(scope, receive, send))
         while not waiting.count():
             await asyncio.sleep(0.001)
         task.cancel()

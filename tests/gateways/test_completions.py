@@ -116,6 +116,33 @@ def test_what_arrives_while_others_are_settled_shares_a_statement(alias, pool, g
 
 
 @grouped
+def test_those_that_wait_are_settled_although_the_thread_fails_after_its_group(alias, pool, monkeypatch, caplog):
+    jobs = [in_hands(alias) for _ in range(2)]
+    monkeypatch.setattr(completions, "PATIENCE", TIMEOUT)
+    failures = [OSError("a connection could not be cleaned")]
+    original = completions.clean_connections
+    monkeypatch.setattr(completions, "clean_connections", lambda: fail(failures.pop()) if failures else original())
+
+    def fail(error):
+        raise error
+
+    with busy(alias, monkeypatch) as (first, begun, go):
+
+        async def story():
+            found = Completions(alias, pool)
+            one = asyncio.ensure_future(found.complete(Completion(first.key)))
+            await in_thread(passed, begun)
+            others = [asyncio.ensure_future(found.complete(Completion(job.key))) for job in jobs]
+            await asyncio.sleep(0)
+            go.set()
+            await asyncio.gather(one, *others)
+
+        asyncio.run(asyncio.wait_for(story(), TIMEOUT / 4))
+    assert left(alias) == 0
+    assert "could not be cleaned" in caplog.text
+
+
+@grouped
 def test_each_is_answered_after_the_commit(alias, pool):
     jobs = [in_hands(alias) for _ in range(20)]
 
