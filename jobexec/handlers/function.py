@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -38,6 +39,7 @@ from .results import KeptResult
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from jobexec.models import Job
     from jobexec.operations.enqueue.create import Pattern
     from jobexec.operations.values.failure import Failure
     from jobexec.operations.values.inserted_rows import AnyJob, Own
@@ -227,9 +229,7 @@ class JobFunction(Generic[P, R]):
         return await sync_to_async(self.get_result, thread_sensitive=True)(result_id)
 
     def _database(self) -> str:
-        from jobexec.models import Job  # models load later than functions are decorated
-
-        return self.options.get("database") or router.db_for_write(Job)
+        return self.options.get("database") or router.db_for_write(_table())
 
     def _due_date(self) -> datetime | None:
         return due_date(self.options, lambda: now_of(self._database()))
@@ -331,6 +331,13 @@ class JobFunction(Generic[P, R]):
 
     def finished(self, work: Any, using: str, failure: Failure | None) -> None:
         """No signal is sent: callers ask :meth:`get_result`."""
+
+
+@cache
+def _table() -> type[Job]:
+    from jobexec.models import Job  # models load later than functions are decorated
+
+    return Job
 
 
 async def _finish(context: JobContext, coroutine: Awaitable[Any]) -> Any:
