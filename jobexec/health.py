@@ -1,4 +1,4 @@
-"""Health of the job engines, for a monitor that polls the web site: see ``docs/how-to/run-in-production.md``.
+"""Health of the job engines, for a monitor that polls the web site: see ``docs/how-to/executors/run-in-production.md``.
 
 The executor's own probes are different: they report on one process and use no database (``--health-port``).
 """

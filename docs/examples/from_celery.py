@@ -1,4 +1,4 @@
-"""Celery tasks as jobs. docs/how-to/from-celery.md shows the parts, and tests/docs runs them."""
+"""Celery tasks as jobs. docs/how-to/migrate/from-celery.md shows the parts, and tests/docs runs them."""
 
 from __future__ import annotations
 

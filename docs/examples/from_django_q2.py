@@ -1,4 +1,4 @@
-"""Tasks of django-q2 as jobs. docs/how-to/from-django-q2.md shows the parts, and tests/docs runs them."""
+"""Tasks of django-q2 as jobs. docs/how-to/migrate/from-django-q2.md shows the parts, and tests/docs runs them."""
 
 from __future__ import annotations
 

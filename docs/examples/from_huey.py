@@ -1,4 +1,4 @@
-"""Tasks of huey as jobs. docs/how-to/from-huey.md shows the parts, and tests/docs runs them."""
+"""Tasks of huey as jobs. docs/how-to/migrate/from-huey.md shows the parts, and tests/docs runs them."""
 
 from __future__ import annotations
 

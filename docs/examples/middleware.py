@@ -1,4 +1,4 @@
-"""The middleware in docs/how-to/run-code-around-jobs.md."""
+"""The middleware in docs/how-to/jobs/run-code-around-jobs.md."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""The code in docs/how-to/report-to-sentry.md."""
+"""The code in docs/how-to/operate/report-to-sentry.md."""
 
 from contextlib import contextmanager
 from inspect import iscoroutinefunction

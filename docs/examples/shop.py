@@ -1,4 +1,4 @@
-"""A small shop for the examples in docs/how-to/test-jobs.md."""
+"""A small shop for the examples in docs/how-to/jobs/test-jobs.md."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""The examples in docs/how-to/test-jobs.md for pytest."""
+"""The examples in docs/how-to/jobs/test-jobs.md for pytest."""
 
 from datetime import timedelta
 from smtplib import SMTPException

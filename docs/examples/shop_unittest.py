@@ -1,4 +1,4 @@
-"""The examples in docs/how-to/test-jobs.md for unittest."""
+"""The examples in docs/how-to/jobs/test-jobs.md for unittest."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Tasks with the options of jobs. docs/how-to/use-django-tasks.md shows them."""
+"""Tasks with the options of jobs. docs/how-to/django-tasks/use-django-tasks.md shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/how-to/use-django-tasks.md and docs/reference/tasks-backend.md run."""
+"""The examples of docs/how-to/django-tasks/use-django-tasks.md and docs/reference/tasks-backend.md run."""
 
 import re
 import sys

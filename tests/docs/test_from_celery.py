@@ -1,4 +1,4 @@
-"""The examples of docs/how-to/from-celery.md do what the page says."""
+"""The examples of docs/how-to/migrate/from-celery.md do what the page says."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""The examples of docs/how-to/from-django-q2.md do what the page says."""
+"""The examples of docs/how-to/migrate/from-django-q2.md do what the page says."""
 
 from datetime import timedelta
 

@@ -11,7 +11,7 @@ from jobexec import models, operations
 from jobexec.management.commands.runjobexecutor import Command
 from tests.support.suite.databases import ROOT
 
-TEXT = (ROOT / "docs" / "how-to" / "from-django-tasks-db.md").read_text()
+TEXT = (ROOT / "docs" / "how-to" / "migrate" / "from-django-tasks-db.md").read_text()
 OPTION = re.compile(r"--[a-z-]+")
 
 

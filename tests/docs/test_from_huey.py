@@ -1,4 +1,4 @@
-"""The examples of docs/how-to/from-huey.md do what the page says."""
+"""The examples of docs/how-to/migrate/from-huey.md do what the page says."""
 
 from datetime import timedelta
 

@@ -16,7 +16,7 @@ from tests.support.factories import a_failure, a_run, work
 from tests.support.suite.databases import ROOT
 
 pytestmark = pytest.mark.transactional
-PAGE = ROOT / "docs" / "how-to" / "alert-on-dead-letters.md"
+PAGE = ROOT / "docs" / "how-to" / "operate" / "alert-on-dead-letters.md"
 
 
 @pytest.fixture

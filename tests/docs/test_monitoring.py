@@ -35,7 +35,7 @@ def exported():
 
 def exprs_of_pages():
     """The rules of the guides, file by file."""
-    page = (ROOT / "docs" / "how-to" / "monitor-external-workers.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "workers" / "monitor-external-workers.md").read_text()
     blocks = re.findall(r"^```yaml\n(# [\w.-]+\.yml\ngroups:.*?)^```$", page, re.DOTALL | re.MULTILINE)
     return [RULES.read_text(), *blocks]
 

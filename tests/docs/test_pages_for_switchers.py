@@ -12,7 +12,7 @@ from jobexec.management.jobs.actions import ACTIONS
 from jobexec.recurrence import parse
 from jobexec.retry import RetryPlan
 
-HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "migrate"
 THEIRS = {"JobAborted", "RetryTask", "RetryStrategy"}
 PAGES = sorted(HOW_TO.glob("from-*.md"))
 

@@ -16,7 +16,7 @@ from jobexec.models import Job, Schedule
 from jobexec.operations.schedules.manage import upcoming
 from jobexec.recurrence import parse
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "recurring-jobs.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "jobs" / "recurring-jobs.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

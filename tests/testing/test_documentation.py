@@ -1,4 +1,4 @@
-"""The examples of docs/how-to/test-jobs.md do what the page says."""
+"""The examples of docs/how-to/jobs/test-jobs.md do what the page says."""
 
 import pytest
 

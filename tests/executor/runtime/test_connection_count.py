@@ -192,7 +192,7 @@ def test_steps_that_end_together_use_a_connection_of_their_own(alias, make_execu
 def test_the_number_in_the_documentation_is_right(monkeypatch):
     monkeypatch.setattr(apps, "is_installed", lambda name: name != "jobexec.processes")
     docs = Path(__file__).parents[3] / "docs"
-    pages = ["tutorial/first-job.md", "how-to/run-in-production.md", "how-to/use-pgbouncer.md"]
+    pages = ["tutorial/first-job.md", "how-to/executors/run-in-production.md", "how-to/executors/use-pgbouncer.md"]
     said = [re.findall(r"connections: up to (\d+)\s+on\s+default", (docs / page).read_text()) for page in pages]
     settings = get_settings().replace(threads=10)
     ordinary = ordinary_connections(settings, settings.engine("default"))
