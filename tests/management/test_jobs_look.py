@@ -10,6 +10,7 @@ from django.db import connections
 
 from jobexec import clock
 from jobexec.clock import FrozenClock
+from jobexec.identifiers import least_uuid7
 from jobexec.management.commands.jobs import Command
 from jobexec.management.jobs.actions import ACTIONS
 from jobexec.models import (
@@ -49,6 +50,11 @@ def wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
 
 
+def _ids_of_different_milliseconds(count):
+    """Those of the same millisecond differ only in their last digits, and a list then shows nearly all of each."""
+    return [least_uuid7(clock.now() + timedelta(milliseconds=number)) for number in range(count)]
+
+
 class TestList:
     def test_for_people(self, alias):
         job = make_job(alias, handler_type="shop.ship", process_instance_id="order-1", priority=7)
@@ -66,7 +72,8 @@ class TestList:
     def test_fits_the_terminal(self, alias, monkeypatch, width):
         monkeypatch.setenv("COLUMNS", str(width))
         long = {"handler_type": "shop.orders.jobs.send_a_rather_long_letter", "exception_message": "e" * 300}
-        rows = [make_row(table, alias, **long) for table in JOB_TABLES]
+        ids = _ids_of_different_milliseconds(len(JOB_TABLES))
+        rows = [make_row(table, alias, id=id, **long) for table, id in zip(JOB_TABLES, ids, strict=True)]
         _, text = jobs("list", alias=alias, terminal=True)
         plain = [_without_colours(line) for line in text.splitlines()]
         assert max(map(len, plain)) <= width
@@ -82,7 +89,10 @@ class TestList:
         JobDefinition.objects.using(alias).create(pk="shop.jobs.charge", handler_type="shop.jobs.charge", category="a")
         given = {"handler_type": "shop.jobs.charge", "exception_message": "DoesNotExist: No such order"}
         kwargs = [{"order_id": 17, "password": "hush"}, {"order_id": 4711}]
-        rows = [make_row(DeadLetterJob, alias, handler_configuration={"kwargs": each}, **given) for each in kwargs]
+        rows = [
+            make_row(DeadLetterJob, alias, id=id, handler_configuration={"kwargs": each}, **given)
+            for id, each in zip(_ids_of_different_milliseconds(2), kwargs, strict=True)
+        ]
         _, text = jobs("list", alias=alias, terminal=True)
         first, second = (_without_colours(line) for line in text.splitlines()[1:])
         assert "charge(order_id=17, " in first and "hush" not in text and "  charge(order_id=4711)  " in second
