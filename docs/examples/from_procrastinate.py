@@ -1,4 +1,4 @@
-"""Tasks of procrastinate as jobs. docs/how-to/migrate/from-procrastinate.md shows the parts, and tests/docs runs them."""
+"""Tasks of procrastinate as jobs. docs/how-to/migrate/from-procrastinate.md shows the parts, tests/docs runs them."""
 
 from __future__ import annotations
 
