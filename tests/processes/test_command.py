@@ -112,6 +112,24 @@ def test_an_error_that_nothing_catches(alias, command, file):
         command("start", "approval")
 
 
+@pytest.mark.parametrize("chosen", ["ID", "--process"])
+def test_an_instance_whose_listener_always_fails_is_cancelled_without_it(alias, command, file, run_jobs, chosen):
+    extensions = '<camunda:executionListener event="end" delegateExpression="${tests.command.protest}"/>'
+    begin = '<startEvent id="s"/>'
+    content = FILE.replace(begin, f"<extensionElements>{extensions}</extensionElements>{begin}")
+    file.write_text(content.replace("<definitions", '<definitions xmlns:camunda="http://camunda.org/schema/1.0/bpmn"'))
+    command("deploy", str(file))
+    id = command("start", "approval").split()[0]
+    with pytest.raises(CommandError, match="Nothing catches the error TOO_MUCH of a listener"):
+        command("cancel", id)
+    which = [id] if chosen == "ID" else ["--process", "approval"]
+    command("cancel", *which, "--skip-listeners", "--reason", "it always fails")
+    run_jobs()
+    assert ProcessInstance.objects.using(alias).get().state == "cancelled"
+    entry = AuditLog.objects.using(alias).get(new_value__skip_listeners=True)
+    assert (entry.new_value["reason"], entry.count) == ("it always fails", 1)
+
+
 def test_what_is_wrong(alias, command, file, tmp_path):
     with pytest.raises(CommandError, match="No process 'nothing' is deployed"):
         command("start", "nothing")

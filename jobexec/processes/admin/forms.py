@@ -30,6 +30,14 @@ def _elements(label: Any, text: Any) -> forms.MultipleChoiceField:
     )
 
 
+def _skips_listeners() -> forms.BooleanField:
+    return forms.BooleanField(
+        required=False,
+        label=gettext_lazy("Skip listeners"),
+        help_text=gettext_lazy("The listeners of the model are not called, for example because one of them fails."),
+    )
+
+
 class VariablesForm(forms.Form):
     """Variables as a JSON object."""
 
@@ -74,7 +82,8 @@ class ModifyForm(ElementsForm):
 
     cancel = _elements(gettext_lazy("Cancel"), gettext_lazy("Anything active at these elements is cancelled first."))
     reason = forms.CharField(required=False, max_length=4000, label=gettext_lazy("Reason"))
-    field_order = ("cancel", "before", "after", "variables", "reason")
+    skip_listeners = _skips_listeners()
+    field_order = ("cancel", "before", "after", "variables", "reason", "skip_listeners")
 
     def commands(self, data: Mapping[str, Any]) -> list[Command]:
         chosen = [each.partition(":") for each in data.get("cancel", ())]
@@ -117,10 +126,11 @@ class VariableForm(forms.Form):
     )
 
 
-class ReasonForm(forms.Form):
-    """The reason of an action."""
+class CancelForm(forms.Form):
+    """The reason of a cancellation, and whether listeners are called."""
 
     reason = forms.CharField(required=False, max_length=4000, label=gettext_lazy("Reason"))
+    skip_listeners = _skips_listeners()
 
 
 class RetryForm(JobRetriesForm):

@@ -27,7 +27,7 @@ from ..operations.instances import cancel, set_variables
 from ..operations.many import cancel_all
 from ..operations.modify import modify_instance, restart
 from .common import ProcessAction, ProcessTableAdmin, named, process_of
-from .forms import ElementsForm, ModifyForm, ReasonForm, RetryForm, VariableForm, with_choices
+from .forms import CancelForm, ElementsForm, ModifyForm, RetryForm, VariableForm, with_choices
 
 #: Definitions of the selected instances, and arrivals at an element, whose choices a form offers.
 _DEFINITIONS = _ARRIVALS = 20
@@ -40,7 +40,7 @@ class Cancel(ProcessAction):
     permission = "cancel"
     description = gettext_lazy("Cancel selected %(verbose_name_plural)s…")
     label = gettext_lazy("Cancel…")
-    form_class = ReasonForm
+    form_class = CancelForm
     dangerous = True
     warning = gettext_lazy("Their jobs, tasks and timers are removed. A flow first compensates its completed steps.")
     name_column = "business_key"
@@ -53,10 +53,10 @@ class Cancel(ProcessAction):
     )
 
     def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
-        cancel(key, data["reason"], using=using)
+        cancel(key, data["reason"], skip_listeners=data["skip_listeners"], using=using)
 
     def start_batch(self, queryset: QuerySet[Any], data: Mapping[str, Any], user: str) -> Batch:
-        made = cancel_all(queryset, data["reason"], user=user)
+        made = cancel_all(queryset, data["reason"], skip_listeners=data["skip_listeners"], user=user)
         return Batch.objects.using(queryset.db).get(pk=made.id)
 
 
@@ -89,7 +89,8 @@ class Modify(ProcessAction):
         )
 
     def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
-        modify_instance(key, data["commands"], data["reason"], using=using)
+        skip = data["skip_listeners"]
+        modify_instance(key, data["commands"], data["reason"], skip_listeners=skip, using=using)
 
 
 class Restart(ProcessAction):

@@ -129,20 +129,26 @@ class Retried:
 class Cancelled:
     """A root instance is cancelled with all that it called.
 
-    If its definition compensates, what is done is undone first, backwards; a second cancellation ends that.
+    If its definition compensates, what is done is undone first, backwards; a second cancellation ends that. With
+    ``skip_listeners`` no listener is called in this step (Camunda: skipCustomListeners).
     """
 
     instance: UUID
     reason: str = ""
+    skip_listeners: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Modified:
-    """An operator modifies an instance. If nothing is left of it, it is cancelled for this reason."""
+    """An operator modifies an instance. If nothing is left of it, it is cancelled for this reason.
+
+    With ``skip_listeners`` no listener is called in this step (Camunda: skipCustomListeners).
+    """
 
     instance: UUID
     commands: tuple[Command, ...]
     reason: str = ""
+    skip_listeners: bool = False
 
 
 Input = (

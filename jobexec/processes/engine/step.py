@@ -61,6 +61,7 @@ def _occur(moves: Moves, events: Iterable[Input]) -> bool:
     accepted = False
     for event in events:
         begin: Callable[[Moves, Any], bool] = _BEGIN[type(event)]
+        moves.skip_listeners = isinstance(event, Cancelled | Modified) and event.skip_listeners
         if begin(moves, event):
             accepted = True
             moves.start_counting()

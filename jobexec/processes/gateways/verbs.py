@@ -96,17 +96,20 @@ def start_process(
     return row
 
 
-def cancel(using: str, row: ProcessInstance, reason: str = "") -> None:
+def cancel(using: str, row: ProcessInstance, reason: str = "", *, skip_listeners: bool = False) -> None:
     """Raises InstanceOver if it has ended, or was called by another one."""
     check_storable("reason", reason)
-    instances.cancel(row, reason[: instances.LONGEST_REASON], using=using)
+    instances.cancel(row, reason[: instances.LONGEST_REASON], skip_listeners=skip_listeners, using=using)
 
 
-def modify(using: str, row: ProcessInstance, commands: Sequence[Command], reason: str = "") -> None:
+def modify(
+    using: str, row: ProcessInstance, commands: Sequence[Command], reason: str = "", *, skip_listeners: bool = False
+) -> None:
     """Modify an instance in one step. Raises InstanceOver, and StepError for what does not fit."""
     check_storable("reason", reason)
     _check_number(commands)
-    modifying.modify_instance(row, commands, reason[: instances.LONGEST_REASON], using=using)
+    told = reason[: instances.LONGEST_REASON]
+    modifying.modify_instance(row, commands, told, skip_listeners=skip_listeners, using=using)
 
 
 def _check_number(commands: Sequence[Command]) -> None:

@@ -38,6 +38,7 @@ def add_arguments(actions: Any) -> None:
     cancelled.add_argument("--business-key", help="only instances with this business key")
     cancelled.add_argument("--tenant", help="only instances of this tenant")
     cancelled.add_argument("--reason", default="")
+    _add_skipping(cancelled)
     for name, told in (
         ("suspend", "suspend an instance or a process"),
         ("activate", "activate an instance or a process that is suspended"),
@@ -60,6 +61,7 @@ def add_arguments(actions: Any) -> None:
         "--variables", type=json_object, default={}, help="a JSON object: variables for the started elements"
     )
     modified.add_argument("--reason", default="")
+    _add_skipping(modified)
     again = actions.add_parser("restart", help="restart an instance that has ended")
     again.add_argument("instance", type=row, help="the id of the instance that has ended, or its first digits")
     again.set_defaults(commands=[])
@@ -74,6 +76,10 @@ def add_arguments(actions: Any) -> None:
     retried.add_argument("instance", type=row, help=ITS_ID)
     retried.add_argument("--element", help="only those of this element")
     retried.add_argument("--retries", type=int, default=1)
+
+
+def _add_skipping(parser: ArgumentParser) -> None:
+    parser.add_argument("--skip-listeners", action="store_true", help="call no listeners of the model")
 
 
 def _add_commands(parser: ArgumentParser, options: dict[str, Change]) -> None:
@@ -107,10 +113,11 @@ def _cancel(using: str, options: Options) -> str:
     wanted = {name: value for name, value in filters.items() if value is not None}
     if (options["instance"] is None) == (not wanted):
         raise CommandError("Expected the id of an instance, or options that select instances.", returncode=2)
+    reason, skip = options["reason"], options["skip_listeners"]
     if options["instance"] is not None:
-        cancel(instance_in(options, using), options["reason"], using=using)
+        cancel(instance_in(options, using), reason, skip_listeners=skip, using=using)
         return "Cancelled."
-    batch = cancel_all(ProcessInstance.objects.using(using).filter(**wanted), options["reason"])
+    batch = cancel_all(ProcessInstance.objects.using(using).filter(**wanted), reason, skip_listeners=skip)
     return f"The batch {batch.id} cancels them. Jobs: {batch.progress().total}."
 
 
@@ -138,7 +145,8 @@ def _modify(using: str, options: Options) -> str:
         command(change, element, None if change is Change.CANCEL else options["variables"])
         for change, element in options["commands"]
     ]
-    modify_instance(instance_in(options, using), commands, options["reason"], using=using)
+    instance, skip = instance_in(options, using), options["skip_listeners"]
+    modify_instance(instance, commands, options["reason"], skip_listeners=skip, using=using)
     return "Modified."
 
 

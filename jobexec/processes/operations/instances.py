@@ -30,19 +30,28 @@ def note_instance(using: str, id: UUID, new: Mapping[str, Any]) -> None:
     note(using, INSTANCE, id, new=new, tenant=tenant_of(ProcessInstance, using, id))
 
 
+def skipped(listeners: bool) -> dict[str, bool]:
+    """How the audit log records that an operator skipped listeners."""
+    return {"skip_listeners": True} if listeners else {}
+
+
 @audited
-def cancel(instance: ProcessInstance | UUID, reason: str = "", *, using: str | None = None) -> None:
+def cancel(
+    instance: ProcessInstance | UUID, reason: str = "", *, skip_listeners: bool = False, using: str | None = None
+) -> None:
     """Cancel an instance, and the instances that it called. A flow first compensates its steps, last first.
 
-    Raises InstanceOver if the instance has ended. Raises it, too, if another instance called it: cancel that one.
-    Raises UncaughtError if a listener throws a business error; then nothing has happened.
+    ``skip_listeners``: do not call the listeners to the end of what is cancelled, for example because one of them
+    always fails (Camunda: skipCustomListeners). Raises InstanceOver if the instance has ended. Raises it, too, if
+    another instance called it: cancel that one. Raises UncaughtError if a listener throws a business error; then
+    nothing has happened.
     """
     database, id = which(instance, ProcessInstance, using)
     check_text("reason", reason, LONGEST_REASON)
     with transaction.atomic(using=database):
-        done = proceed(database, id, Cancelled(id, reason))
+        done = proceed(database, id, Cancelled(id, reason, skip_listeners))
         if done is not None:
-            note_instance(database, id, {"reason": reason})
+            note_instance(database, id, {"reason": reason} | skipped(skip_listeners))
     if done is None:
         raise InstanceOver(f"The process instance {id} has ended, does not exist, or was called by another one.")
 

@@ -20,7 +20,7 @@ from ..handlers.stepping import proceed
 from ..models import ProcessInstance
 from ..models.instance import RUNNING
 from ..store import load
-from .instances import INSTANCE, LONGEST_REASON, note_instance
+from .instances import INSTANCE, LONGEST_REASON, note_instance, skipped
 from .named import which
 
 
@@ -59,13 +59,14 @@ class Modification:
         self.commands = (*self.commands, command(change, element, variables, activity))
         return self
 
-    def execute(self, reason: str = "") -> None:
+    def execute(self, reason: str = "", *, skip_listeners: bool = False) -> None:
         """Make all changes in one step, in the caller's transaction, in the order in which they were given.
 
-        An instance without any tokens left is cancelled, with this ``reason``. Raises InstanceOver, and
+        An instance without any tokens left is cancelled, with this ``reason``. ``skip_listeners``: call no listener
+        of what these changes end and start (Camunda: skipCustomListeners). Raises InstanceOver, and
         :class:`~jobexec.processes.engine.exceptions.StepError` if a change does not fit; then nothing has happened.
         """
-        modify_instance(self.instance, self.commands, reason, using=self.database)
+        modify_instance(self.instance, self.commands, reason, skip_listeners=skip_listeners, using=self.database)
 
 
 def modify(instance: ProcessInstance | UUID, *, using: str | None = None) -> Modification:
@@ -75,7 +76,12 @@ def modify(instance: ProcessInstance | UUID, *, using: str | None = None) -> Mod
 
 @audited
 def modify_instance(
-    instance: ProcessInstance | UUID, commands: Sequence[Command], reason: str = "", *, using: str | None = None
+    instance: ProcessInstance | UUID,
+    commands: Sequence[Command],
+    reason: str = "",
+    *,
+    skip_listeners: bool = False,
+    using: str | None = None,
 ) -> None:
     """Implementation of :meth:`Modification.execute`."""
     database, id = which(instance, ProcessInstance, using)
@@ -84,10 +90,11 @@ def modify_instance(
     check_text("reason", reason, LONGEST_REASON)
     root = load.root_of(database, id)
     with transaction.atomic(using=database):
-        event = Modified(id, tuple(commands), reason)
+        event = Modified(id, tuple(commands), reason, skip_listeners)
         done = proceed(database, root, event, savepoint=False) if root is not None else None
         if done is not None:
-            note_instance(database, id, {"commands": told(commands), "reason": reason})
+            new = {"commands": told(commands), "reason": reason} | skipped(skip_listeners)
+            note_instance(database, id, new)
     if done is None:
         raise InstanceOver(f"The process instance {id} has ended, is being compensated, or does not exist.")
 

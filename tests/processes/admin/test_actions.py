@@ -125,11 +125,13 @@ def test_an_instance_is_modified(staff, order):  # noqa: F811
     assert "Choose what to cancel or to start." in act(client, order, "modify", variables="{}").content.decode()
     assert "Select a valid choice" in act(client, order, "modify", before="nowhere", variables="{}").content.decode()
     data = {"cancel": [":approve", ":paid"], "before": "approve", "variables": '{"why": 1}', "reason": "by hand"}
+    data["skip_listeners"] = "on"
     assert told(act(client, order, "modify", **data)) == ["1 process instance was modified."]
     assert sorted(Execution.objects.values_list("element_id", flat=True)) == ["approve", "reserve"]
     entry = AuditLog.objects.get()
     assert (entry.verb, entry.object_id, entry.new_value["reason"]) == ("modify_instance", str(order.pk), "by hand")
     assert entry.new_value["commands"] == ["cancel approve", "cancel paid", "before approve"]
+    assert entry.new_value["skip_listeners"] is True
 
 
 @pytest.mark.gate

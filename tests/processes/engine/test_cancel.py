@@ -9,16 +9,20 @@ from jobexec.processes.definition import Listener, When
 from jobexec.processes.engine.exceptions import UncaughtError
 from jobexec.processes.engine.inputs import (
     Cancelled,
+    Change,
+    Command,
     Completed,
     Continue,
     ErrorThrown,
     EscalationThrown,
     JobDone,
     JobFailed,
+    Modified,
     Retried,
     Start,
     Triggered,
 )
+from jobexec.processes.engine.rows import InstanceState
 from tests.processes.support.notation import model
 from tests.processes.support.scenarios import Scenario, scenarios
 from tests.processes.support.world import World
@@ -337,6 +341,28 @@ def test_an_error_of_a_listener_of_the_whole_process_to_its_cancellation():
     with pytest.raises(UncaughtError, match="process: Nothing catches the error E1 of a listener"):
         world.do(Cancelled(root), root)
     assert world.running(root)
+
+
+def test_an_operator_may_skip_listeners():
+    """Otherwise an instance whose listener always fails could never be ended (Camunda: skipCustomListeners)."""
+    ends = (Listener(When.END, handler="error:E1"), Listener(When.DELETE, handler="error:E2"))
+    world = World(model("start -> a -> end\na = user on:end=error:E1 on:delete=error:E2", listeners=ends))
+    root = world.start()
+    with pytest.raises(UncaughtError):
+        world.do(Cancelled(root, "no", skip_listeners=False), root)
+    assert world.do(Cancelled(root, "enough", skip_listeners=True), root).accepted
+    assert (world.instances[root].state, world.notices, world.tokens) == (InstanceState.CANCELLED, [], {})
+
+
+def test_a_modification_that_skips_listeners_calls_none_of_what_it_starts_either():
+    world = World(model("start -> a -> b -> end\na = user on:end=error:E1\nb = user on:start=one on:end=two"))
+    root = world.start()
+    commands = (Command(Change.CANCEL, "a"), Command(Change.BEFORE, "b"))
+    assert world.do(Modified(root, commands, skip_listeners=True), root).accepted
+    (token,) = world.tokens.values()
+    assert (token.element, world.notices) == ("b", [])
+    world.do(Completed(token.id, token.activity), root)
+    assert world.notices == ["two:end:b"], "those of later steps are called"
 
 
 def refused(world: World, root: UUID, owner: UUID, element: str, activity: Any) -> bool:

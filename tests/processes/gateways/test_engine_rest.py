@@ -5,6 +5,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from jobexec.models import AuditLog, Suspension
+from jobexec.processes.engine.exceptions import BpmnError
+from jobexec.processes.handlers.registry import listener
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessDeployment, ProcessInstance, UserTask
 from jobexec.sensitive import HIDDEN
 from tests.gateways.engine_rest import EngineRest
@@ -307,6 +309,24 @@ def test_definitions_are_suspended(alias, rest):
 
 
 @pytest.mark.gate
+@listener("tests.engine_rest.protest")
+def protest(context):
+    raise BpmnError("TOO_MUCH")
+
+
+def test_listeners_are_skipped_on_request(alias, rest):
+    extensions = '<camunda:executionListener event="end" delegateExpression="${tests.engine_rest.protest}"/>'
+    deployed(APPROVE.replace("/>", f"><extensionElements>{extensions}</extensionElements></userTask>"), PAY)
+    one, two = started(rest)["id"], started(rest)["id"]
+    assert rest.send("DELETE", f"/process-instance/{one}")[0] == 500
+    assert rest.send("DELETE", f"/process-instance/{one}?skipCustomListeners=true")[0] == 204
+    path = f"/process-instance/{two}/modification"
+    moved = [{"type": "cancel", "activityId": "approve"}, {"type": "startBeforeActivity", "activityId": "pay"}]
+    assert rest.post(path, instructions=moved)[0] == 500
+    assert rest.post(path, instructions=moved, skipCustomListeners=True) == (204, None)
+    assert Execution.objects.using(alias).get().element_id == "pay"
+
+
 def test_a_modification(alias, rest):
     deployed(APPROVE, AWAIT, before=MESSAGE)
     id = started(rest)["id"]
@@ -318,7 +338,7 @@ def test_a_modification(alias, rest):
         ({"instructions": [{"type": "startTransition", "transitionId": "f1"}]}, "instructions[0].type"),
         ({"instructions": [{"type": "cancel"}]}, "instructions[0].activityId"),
         ({"instructions": [{"type": "cancel", "activityId": "approve", "transitionInstanceId": "1"}]}, "transition"),
-        ({"instructions": [before], "skipCustomListeners": True}, "skipCustomListeners"),
+        ({"instructions": [before], "skipIoMappings": True}, "skipIoMappings"),
         ({"instructions": [before | {"variables": {"a": {"value": 1, "local": True}}}]}, "variables.a.local"),
         ({"instructions": "x"}, "instructions"),
     ]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -93,18 +94,22 @@ def _date(body: Body) -> datetime | None:
 def modify(request: HttpRequest, id: str) -> HttpResponse:
     """POST /process-instance/{id}/modification: all instructions are one step, in their order."""
     row, body = instance_by_id(request, id), body_of(request)
-    commands = instructions(body, "instructions")
+    commands = instructions(body, "instructions", refused=("skipIoMappings",))
     if not commands:
         raise invalid("instructions: expected at least one, got none.")
-    verbs.modify(database(), row, commands, body.text("annotation") or "")
+    skip = body.flag("skipCustomListeners")
+    verbs.modify(database(), row, commands, body.text("annotation") or "", skip_listeners=skip)
     return nothing()
 
 
-def instructions(body: Body, name: str) -> list[Command]:
+_SKIPS = ("skipCustomListeners", "skipIoMappings")
+
+
+def instructions(body: Body, name: str, refused: Sequence[str] = _SKIPS) -> list[Command]:
     """Those of a modification, or of a start. Raises EngineError for what there is not here, and names it."""
-    for flag in ("skipCustomListeners", "skipIoMappings"):
+    for flag in refused:
         if body.flag(flag):
-            raise invalid(f"{flag}: expected false: listeners and mappings are never skipped.")
+            raise invalid(f"{flag}: expected false: it is not supported here.")
     return [_command(each, f"{name}[{number}]", name) for number, each in enumerate(body.objects(name, most=_MOST))]
 
 

@@ -110,7 +110,8 @@ def _show(request: HttpRequest, id: str) -> HttpResponse:
 
 
 def _delete(request: HttpRequest, id: str) -> HttpResponse:
-    verbs.cancel(database(), instance_by_id(request, id))
+    skip = request.GET.get("skipCustomListeners", "").lower() == "true"
+    verbs.cancel(database(), instance_by_id(request, id), skip_listeners=skip)
     return nothing()
 
 
