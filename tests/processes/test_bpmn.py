@@ -15,15 +15,12 @@ from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.exceptions import InstanceOver, MismatchingMessage, UnknownProcess
 from jobexec.processes.handlers.registry import function, listener, service_task
-from jobexec.processes.models import (
-    ProcessDefinition,
-    ProcessInstance,
-    UserTask,
-)
+from jobexec.processes.models import EventSubscription, ProcessDefinition, ProcessInstance, UserTask
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.events import correlate, signal
 from jobexec.processes.operations.instances import cancel, set_variables
 from jobexec.processes.operations.start import start
+from jobexec.processes.operations.user_tasks import complete
 from jobexec.testing import ManualExecutor, controlled_clock
 from tests.processes.support.rows import assert_nothing_is_left, elements, final, state
 
@@ -620,6 +617,30 @@ def test_a_cycle_is_over_with_the_step_that_ends_what_it_belongs_to(alias, run_j
         clock.advance(3601)
         run_jobs()
     assert (state(alias, instance), TimerJob.objects.using(alias).count()) == (ends, 0)
+
+
+KEYED = (
+    '<message id="m" name="paid"><extensionElements><zeebe:subscription correlationKey="=id"/></extensionElements>'
+    "</message>"
+)
+
+
+@pytest.mark.parametrize("end", ["cancel", "complete"])
+@pytest.mark.parametrize("event", ["timer", "message"])
+def test_what_an_event_sub_process_of_the_whole_process_waits_for_is_gone_with_the_instance(alias, event, end):
+    events = {"timer": HOURLY, "message": '<messageEventDefinition messageRef="m"/>'}
+    body = (
+        '<startEvent id="s"/><userTask id="a"/><subProcess id="h" triggeredByEvent="true">'
+        f'<startEvent id="late" isInterrupting="false">{events[event]}</startEvent></subProcess>'
+    )
+    deployed(alias, body + flows(("s", "a")), before=KEYED)
+    instance = start("order", variables={"id": 1}, using=alias)
+    if end == "cancel":
+        cancel(instance)
+    else:
+        complete(UserTask.objects.using(alias).get())
+    assert not EventSubscription.objects.using(alias).exists()
+    assert_nothing_is_left(alias)
 
 
 @pytest.mark.parametrize(

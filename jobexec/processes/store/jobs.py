@@ -207,7 +207,14 @@ class JobWriter:
         gone = changes.gone_tokens if self._may_have_more(changes) else changes.gone_batches
         owners: list[tuple[str, str | None]] = [(str(id), None) for id in gone]
         owners += [(str(owner), element) for owner, element in changes.disarmed]
+        owners += [(str(row.id), None) for row in changes.changed_instances if self._had_events(row)]
         discard_jobs(self.using, instances, owners, changes.cancelled_jobs)
+
+    def _had_events(self, row: rows.Instance) -> bool:
+        """Whether an instance has ended whose process has event sub-processes, which wait for timers and messages."""
+        return row.ended_at is not None and bool(
+            definitions.process(self.using, row.definition).event_sub_processes(None)
+        )
 
     def _may_have_more(self, changes: Changes) -> bool:
         """Whether tokens may have jobs beside the one that they wait for: timers, receivers, those of incidents.

@@ -1,6 +1,6 @@
 """What the tables of processes hold."""
 
-from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job, TimerJob
+from jobexec.models import JOB_TABLES
 from jobexec.processes.models import EventSubscription, Execution, ProcessInstance, UserTask, Variable
 
 
@@ -17,5 +17,5 @@ def elements(alias):
 
 
 def assert_nothing_is_left(alias):
-    for model in (Execution, Variable, EventSubscription, UserTask, Job, TimerJob, DeadLetterJob, ExternalWorkerJob):
+    for model in (Execution, Variable, EventSubscription, UserTask, *JOB_TABLES):
         assert not model.objects.using(alias).exists(), model
