@@ -21,16 +21,18 @@ class ProcessesConfig(AppConfig):
     def ready(self) -> None:
         """Register what processes add to executors, messages, gateways, the cleanup and the checks."""
         from jobexec.operations.maintenance.cleanup import add_to_cleanup
+        from jobexec.operations.messages.deliver import follow_deliveries
         from jobexec.operations.messages.publish import add_receiver
 
         from .checks import register_checks
         from .gateways import use
         from .handlers import steps
-        from .handlers.signals import start_by_message
+        from .handlers.signals import deliver_again, start_by_message
         from .store.history import expired
 
         steps.use()
         add_receiver(start_by_message)
+        follow_deliveries(deliver_again)
         add_to_cleanup(expired)
         register_checks()
         use()

@@ -11,7 +11,7 @@ from jobexec.operations.enqueue.create import create_jobs
 
 from .engine.inputs import Continue, ErrorThrown, JobDone, JobFailed, Retried, Triggered
 from .engine.tokens import Tokens
-from .handlers.deliver import deliver
+from .handlers.deliver import deliver, receive
 from .handlers.signals import DELIVER
 from .handlers.starting import start_instance
 from .handlers.stepping import proceed, proceed_beside, proceed_or_fail
@@ -122,11 +122,12 @@ def start_by_timer(context: JobContext, definition: str, element: str, repeat: s
 def receive_message(context: JobContext, subscription: str) -> None:
     """A message that was published has come for a subscription."""
     if context.message is not None:
-        payload = context.message.payload
-        deliver(context.using, UUID(subscription), payload if isinstance(payload, dict) else {"payload": payload})
+        receive(context.using, UUID(subscription), context.message)
 
 
 @job(name=DELIVER, atomic=True)
-def deliver_signal(context: JobContext, subscription: str, variables: dict[str, Any]) -> None:
-    """Deliver a signal to one receiver."""
-    deliver(context.using, UUID(subscription), variables)
+def deliver_signal(
+    context: JobContext, subscription: str, variables: dict[str, Any], number: int | None = None
+) -> None:
+    """Deliver a signal, or the message with a ``number``, to one receiver."""
+    deliver(context.using, UUID(subscription), variables, number=number)

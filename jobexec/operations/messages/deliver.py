@@ -7,7 +7,7 @@ messages that are kept. Whichever examination comes later sees both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
@@ -38,6 +38,15 @@ _COLUMNS = ("pk", "suspend_requested", "resource", "due_date", "priority")
 _Found: TypeAlias = tuple[UUID, bool, str | None, datetime | None, int]
 #: The tables in which jobs wait for messages.
 WAITING = (BlockedJob, SuspendedJob)
+
+#: Called with the database and each message that no job waits for any more, in the transaction that ends its delivery.
+_followers: list[Callable[[str, Message], None]] = []
+
+
+def follow_deliveries(follow: Callable[[str, Message], None]) -> None:
+    """Let another app deliver each message that has been published, after the jobs; a second call is ignored."""
+    if follow not in _followers:
+        _followers.append(follow)
 
 
 class Delivery(NamedTuple):
@@ -101,7 +110,11 @@ def _deliver_one(using: str, limit: int) -> tuple[int, bool]:
             rows = lock_rows(_reached(table, using, message).order_by("id"), skip_locked=True)
             page = list(rows.values_list(*_COLUMNS)[: limit - count])
             count += go_on(using, table, page, as_text(message))
-        _note(using, message, count, _waits(using, message), now)
+        left = _waits(using, message)
+        if not left:
+            for follow in _followers:
+                follow(using, message)
+        _note(using, message, count, left, now)
         return count, True
 
 

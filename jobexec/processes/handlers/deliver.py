@@ -5,20 +5,30 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from jobexec.operations.values.messages import ReceivedMessage
+
 from ..engine.inputs import Triggered
 from ..models import EventSubscription
 from ..store import definitions
 from ..store.suspensions import refuse_step
+from .signals import deliver_kept, repeats, variables_of
 from .starting import start_by_event
 from .stepping import proceed
 
 
 def deliver(
-    using: str, subscription: UUID, variables: dict[str, Any], business_key: str = "", *, by_job: bool = True
+    using: str,
+    subscription: UUID,
+    variables: dict[str, Any],
+    business_key: str = "",
+    *,
+    by_job: bool = True,
+    number: int | None = None,
 ) -> UUID | None:
     """A step of the instance that waits, or the start of one; its id, or None if it does not wait any more.
 
-    The jobs of an instance that is suspended are held. Any other caller gets Suspended.
+    The jobs of an instance that is suspended are held. Any other caller gets Suspended. ``number`` is that of a message
+    that an event which does not interrupt may be given twice: it receives the message once.
     """
     row = EventSubscription.objects.using(using).filter(pk=subscription).first()
     if row is None:
@@ -28,13 +38,49 @@ def deliver(
         return start_by_event(using, row, variables, business_key).pk
 
     def event(tokens: Any) -> Triggered | None:
-        if row.pk not in tokens.subscriptions:
+        if row.pk not in tokens.subscriptions or (number is not None and not _is_new(using, row.pk, number)):
             return None
         if not by_job:
             refuse_step(using, instance)
         return Triggered(owner, row.element_id, row.activity_id, payload_of(using, row, variables))
 
     return None if proceed(using, row.root_id, event) is None else row.instance_id
+
+
+def receive(using: str, subscription: UUID, message: ReceivedMessage) -> None:
+    """The job that waited for the first message of a subscription has it.
+
+    An event that does not interrupt goes on without such a job. It now also receives the other messages that were kept
+    when it began to wait; later ones come by :func:`~.signals.deliver_again`.
+    """
+    rows = EventSubscription.objects.using(using).filter(pk=subscription)
+    row = rows.first()
+    if row is None:
+        return
+    variables = variables_of(message.payload)
+    if not repeats(using, row.definition_id, row.element_id):
+        deliver(using, subscription, variables)
+        return
+    deliver(using, subscription, variables, number=message.number)
+    found = rows.values_list("received", flat=True).first()  # the step has locked its instance
+    if found is not None:
+        kept = deliver_kept(using, row, found["numbers"])
+        rows.update(received={"first": False, "numbers": [*found["numbers"], *kept]})
+
+
+def _is_new(using: str, subscription: UUID, number: int) -> bool:
+    """Whether a subscription has not received a message, which it now does; in a step of its instance.
+
+    As long as a job waits for its first message, that can be given any message that others are given, too: so they are
+    all noted. When this job has run, those that it was given are known, and any other message comes only once.
+    """
+    rows = EventSubscription.objects.using(using).filter(pk=subscription)
+    found = rows.values_list("received", flat=True).first() or {"first": True, "numbers": []}
+    if number in found["numbers"]:
+        return False
+    if found["first"]:
+        rows.update(received={"first": True, "numbers": [*found["numbers"], number]})
+    return True
 
 
 def payload_of(using: str, row: EventSubscription, variables: dict[str, Any]) -> dict[str, Any]:

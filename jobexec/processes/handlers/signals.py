@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from django.db.models import QuerySet
 
+from jobexec import clock
 from jobexec.encryption import unseal_payload
 from jobexec.models import Message
 from jobexec.operations.enqueue.create import create_jobs
 
 from ..engine.rows import Signal, SubscriptionKind
 from ..models import EventSubscription
+from ..store import definitions
 from ..store.columns import key_of
 
 #: Delivers a signal to one receiver.
 DELIVER = "jobexec.processes.deliver"
 _PAGE = 1_000
+
+#: A subscription, its definition and its instance, if it is not one of a start event.
+Receiver: TypeAlias = tuple[UUID, str, UUID | None]
 
 
 def send_beyond(using: str, tenant: str, root: UUID | None, signals: Sequence[Signal]) -> int:
@@ -34,33 +39,36 @@ def send_beyond(using: str, tenant: str, root: UUID | None, signals: Sequence[Si
         )
         if root is not None:
             found = found.exclude(root_id=root)
-        sent += deliver_later(using, tenant, found, signal.variables)
+        sent += deliver_later(using, tenant, _receivers(found), signal.variables)
     return sent
 
 
-def deliver_later(using: str, tenant: str, receivers: QuerySet[EventSubscription], variables: Mapping[str, Any]) -> int:
-    """A job for each of these subscriptions; returns how many there are."""
-    ids = list(receivers.order_by("pk").values_list("pk", "definition_id", "instance_id"))
-    for start in range(0, len(ids), _PAGE):
+def _receivers(rows: QuerySet[EventSubscription]) -> list[Receiver]:
+    return list(rows.order_by("pk").values_list("pk", "definition_id", "instance_id"))
+
+
+def deliver_later(
+    using: str, tenant: str, receivers: Sequence[Receiver], variables: Mapping[str, Any], number: int | None = None
+) -> int:
+    """A job for each of these subscriptions; returns how many there are. ``number`` is that of a message."""
+    given = {"variables": dict(variables)} | ({} if number is None else {"number": number})
+    for start in range(0, len(receivers), _PAGE):
         create_jobs(
             using,
             [
                 {
                     "handler_type": DELIVER,
-                    "handler_configuration": {
-                        "args": [],
-                        "kwargs": {"subscription": str(pk), "variables": dict(variables)},
-                    },
+                    "handler_configuration": {"args": [], "kwargs": {"subscription": str(pk), **given}},
                     "process_instance_id": str(instance or ""),
                     "process_definition_id": definition,
                     "process_definition_key": key_of(definition),
                     "tenant_id": tenant,
                     "atomic": True,
                 }
-                for pk, definition, instance in ids[start : start + _PAGE]
+                for pk, definition, instance in receivers[start : start + _PAGE]
             ],
         )
-    return len(ids)
+    return len(receivers)
 
 
 def start_by_message(using: str, message: Message) -> None:
@@ -71,5 +79,49 @@ def start_by_message(using: str, message: Message) -> None:
     starts = EventSubscription.objects.using(using).filter(
         kind=SubscriptionKind.MESSAGE.value, name=message.name, tenant_id=message.tenant_id, instance_id__isnull=True
     )
-    payload = unseal_payload(message.payload, message.pk)
-    deliver_later(using, message.tenant_id, starts, payload if isinstance(payload, dict) else {"payload": payload})
+    deliver_later(using, message.tenant_id, _receivers(starts), variables_of(_payload(message)))
+
+
+def deliver_again(using: str, message: Message) -> None:
+    """Deliver a message to events that do not interrupt: they wait on, but the job that waited for them may be gone.
+
+    After the commit of the publication, when no job waits for the message, in the transaction that ends its delivery.
+    """
+    rows = EventSubscription.objects.using(using).filter(
+        kind=SubscriptionKind.MESSAGE.value, name=message.name, key=message.key, tenant_id=message.tenant_id
+    )
+    waiting = rows.filter(instance_id__isnull=False).order_by("pk")
+    found = [
+        (pk, definition, instance)
+        for pk, definition, instance, element in waiting.values_list("pk", "definition_id", "instance_id", "element_id")
+        if repeats(using, definition, element)
+    ]
+    if found:
+        deliver_later(using, message.tenant_id, found, variables_of(_payload(message)), message.pk)
+
+
+def deliver_kept(using: str, row: EventSubscription, known: Collection[int]) -> list[int]:
+    """Deliver the messages that are kept for a subscription, except the ``known``; returns their numbers."""
+    kept = Message.objects.using(using).filter(
+        name=row.name, key=row.key, tenant_id=row.tenant_id, expiration_time__gt=clock.now(using)
+    )
+    found = [message for message in kept.order_by("pk") if message.pk not in known]
+    for message in found:
+        receiver = (row.pk, row.definition_id, row.instance_id)
+        deliver_later(using, row.tenant_id, [receiver], variables_of(_payload(message)))
+    return [message.pk for message in found]
+
+
+def repeats(using: str, definition: str, element: str) -> bool:
+    """Whether an event does not interrupt, so that it can happen again."""
+    node = definitions.process(using, definition).find(element)
+    return node is not None and not node.interrupting
+
+
+def variables_of(payload: Any) -> dict[str, Any]:
+    """The variables that a published message brings."""
+    return payload if isinstance(payload, dict) else {"payload": payload}
+
+
+def _payload(message: Message) -> Any:
+    return unseal_payload(message.payload, message.pk)

@@ -151,6 +151,9 @@ class EventSubscription(models.Model):
     definition_id = NameField(max_length=255)
     tenant_id = NameField(max_length=64, blank=True, default="")
     create_time = models.DateTimeField()
+    #: Of an event that does not interrupt: the ``numbers`` of messages that it has received, and whether a job waits
+    #: for its ``first`` one.
+    received = models.JSONField(null=True, blank=True, editable=False)
 
     class Meta:
         verbose_name = _("event subscription")
