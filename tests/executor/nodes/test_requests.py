@@ -2,6 +2,7 @@
 
 import threading
 from datetime import datetime, timedelta
+from unittest.mock import patch
 
 import pytest
 from django.db import connections, transaction
@@ -30,10 +31,21 @@ def states(alias):
 
 @pytest.fixture
 def node(alias, make_executor):
-    """A running executor whose heartbeat is sent by the test."""
+    """A running executor whose own thread has sent its first heartbeat; the test sends the others."""
     executor = make_executor(HEARTBEAT_INTERVAL=3600, LEASE_TIME=7300, NODE_NAME="here")
-    executor.start()
-    return executor.engines[alias].node
+    node, beaten = executor.engines[alias].node, threading.Event()
+    renew = node.renew
+
+    def first():
+        try:
+            return renew()
+        finally:
+            beaten.set()
+
+    with patch.object(node, "renew", first):
+        executor.start()
+        assert beaten.wait(TIMEOUT)
+    return node
 
 
 @pytest.mark.gate
