@@ -103,6 +103,26 @@ class TestList:
         _, text = jobs("list", alias=alias)
         assert str(rows[0].pk) in text and "charge(order_id=17, password=●●●)" in text
 
+    @pytest.mark.every_database
+    def test_jobs_of_one_millisecond_are_told_apart_by_the_ends_of_their_ids(self, alias, monkeypatch):
+        """Their beginnings would leave no room for their exceptions."""
+        monkeypatch.setenv("COLUMNS", "80")
+        given = {"handler_type": "shop.jobs.charge", "exception_message": "DoesNotExist: No such order"}
+        ids = [UUID(f"01a200b7-cceb-7489-b61b-4096ce0aac{number}") for number in (17, 18)]
+        ids.append(UUID("01a200b7-cceb-7489-b61b-4097c50aac17"))
+        rows = [make_row(DeadLetterJob, alias, id=id, **given) for id in ids]
+        _, text = jobs("list", alias=alias, terminal=True)
+        lines = [_without_colours(line) for line in text.splitlines()[1:]]
+        shown = [line.split()[0] for line in lines]
+        assert shown == ["01a200b7-cceb…e0aac17", "01a200b7-cceb…e0aac18", "01a200b7-cceb…50aac17"]
+        assert all("  DoesNotExist:" in line and len(line) <= 80 for line in lines)
+        for row, id in zip(rows, shown, strict=True):
+            assert jobs("show", id, alias=alias)[1].startswith(str(row.pk))
+        code, text = jobs("show", "01a200b7…aac17", alias=alias)
+        assert code == 2 and all(str(ids[number]) in text for number in (0, 2)) and str(ids[1]) not in text
+        code, text = jobs("show", "01a200b7…123456", alias=alias)
+        assert code == 2 and "No job has an id that begins with 01a200b7…123456" in text
+
     @pytest.mark.gate
     def test_states_that_a_glance_should_tell(self, alias):
         make_row(Job, alias, lock_owner="berlin:1")
@@ -332,8 +352,9 @@ class TestBeginnings:
     def test_a_job_that_is_gone_is_found_in_the_log(self, alias):
         job = work(alias, handler_type="shop.ship")
         complete_jobs(alias, [(job, a_run(alias))])
-        _, (told,) = objects("show", job.id.hex[:20], alias=alias)
-        assert told["id"] == str(job.id) and told["state"] is None
+        for text in (job.id.hex[:20], f"{job.id.hex[:13]}…{job.id.hex[-6:]}"):
+            _, (told,) = objects("show", text, alias=alias)
+            assert told["id"] == str(job.id) and told["state"] is None
 
     def test_digits_may_be_a_key_or_a_beginning(self, alias):
         job = make_row(TimerJob, alias, id=UUID("01220074-0000-7489-b61b-4096ce0aac17"))

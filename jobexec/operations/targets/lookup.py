@@ -31,34 +31,37 @@ def _states(table: type[AbstractJob], ids: list[UUID], using: str) -> Any:
     return rows.annotate(table_state=Value(table.state, output_field=CharField())).values_list("pk", "table_state")
 
 
-def jobs_beginning_with(digits: str, using: str, limit: int) -> dict[UUID, str]:
-    """The first jobs whose ids begin with these hexadecimal digits, with their handlers.
+def jobs_beginning_with(digits: str, using: str, limit: int, end: str = "") -> dict[UUID, str]:
+    """The first jobs whose ids begin with these hexadecimal digits, and end with others, with their handlers.
 
-    Those in the job log only if there is no other. Each statement reads at most ``limit`` rows along an index.
+    Those in the job log only if there is no other. Each statement reads at most ``limit`` rows along an index; with an
+    ``end``, all that begin so.
     """
     found: dict[UUID, str] = {}
     for table in _ALL:
-        rows = beginning_with(table._base_manager.using(using), digits)
+        rows = beginning_with(table._base_manager.using(using), digits, end=end)
         found |= dict(rows.order_by("pk").values_list("pk", "handler_type")[:limit])
-    return dict(sorted(found.items())[:limit]) or _logged(digits, using, limit)
+    return dict(sorted(found.items())[:limit]) or _logged(digits, using, limit, end)
 
 
-def _logged(digits: str, using: str, limit: int) -> dict[UUID, str]:
+def _logged(digits: str, using: str, limit: int, end: str) -> dict[UUID, str]:
     """The same in the job log, whose rows are many for each job: one statement for each job."""
     found: dict[UUID, str] = {}
-    rows = beginning_with(JobLog.objects.using(using), digits, "job_id").order_by("job_id")
+    rows = beginning_with(JobLog.objects.using(using), digits, "job_id", end).order_by("job_id")
     while len(found) < limit and (row := rows.values_list("job_id", "handler_type").first()):
         found[row[0]] = row[1]
         rows = rows.filter(job_id__gt=row[0])
     return found
 
 
-def beginning_with(rows: QuerySet[Any], digits: str, column: str = "pk") -> QuerySet[Any]:
-    """The rows whose UUIDs begin with these hexadecimal digits: a range of an index.
+def beginning_with(rows: QuerySet[Any], digits: str, column: str = "pk", end: str = "") -> QuerySet[Any]:
+    """The rows whose UUIDs begin with these hexadecimal digits, a range of an index, and end with at most 12 others.
 
     MariaDB sorts UUIDs of versions before 6, which are not ours, by other digits, and does not find them by this.
     """
-    return rows.filter(**{f"{column}__gte": UUID(digits.ljust(32, "0")), f"{column}__lte": UUID(digits.ljust(32, "f"))})
+    wanted: dict[str, Any] = {f"{column}__gte": UUID(digits.ljust(32, "0"))}
+    wanted[f"{column}__lte"] = UUID(digits.ljust(32, "f"))
+    return rows.filter(**wanted, **({f"{column}__endswith": end} if end else {}))
 
 
 def find_job(id: UUID | str, using: str = "default", *, defer: Sequence[str] = ()) -> AbstractJob:

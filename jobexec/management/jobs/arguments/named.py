@@ -24,13 +24,14 @@ LEAST = 6
 #: How many rows an error about an ambiguous beginning lists.
 LISTED = 10
 
-_BEGINNING = re.compile(rf"[0-9a-f]{{{LEAST},31}}")
+_BEGINNING = re.compile(rf"([0-9a-f]{{{LEAST},31}})(?:…([0-9a-f]{{0,12}}))?")
 
 
 class Beginning(NamedTuple):
-    """The first hexadecimal digits of an id."""
+    """The first hexadecimal digits of an id; with its last ones if they are behind a "…", as in a narrow terminal."""
 
     digits: str
+    end: str
     text: str
 
 
@@ -57,9 +58,8 @@ def row(text: str) -> UUID | Beginning:
 
 def beginning(text: str) -> Beginning | None:
     """The beginning of an id; None for a text that is none."""
-    # A narrow terminal may have cut it.
-    digits = text.removesuffix("…").replace("-", "").lower()
-    return Beginning(digits, text) if _BEGINNING.fullmatch(digits) else None
+    found = _BEGINNING.fullmatch(text.replace("-", "").lower())
+    return Beginning(found[1], found[2] or "", text) if found else None
 
 
 def id_of(named: Named, using: str) -> UUID:
@@ -76,7 +76,7 @@ def id_of(named: Named, using: str) -> UUID:
                     _("No job has the key %(key)s: the job is done or deleted, or never existed.") % {"key": named}
                 ) from None
             return _only(found, _several(start))
-    found = jobs_beginning_with(named.digits, using, LISTED + 1)
+    found = jobs_beginning_with(named.digits, using, LISTED + 1, named.end)
     if not found:
         raise usage(
             _("No job has an id that begins with %(text)s: it is done or deleted, or never existed.")
@@ -89,7 +89,7 @@ def row_id(named: UUID | Beginning, model: type[Model], using: str) -> UUID:
     """The id of the named row of a table with UUIDs. Raises CommandError as :func:`id_of`."""
     if isinstance(named, UUID):
         return named
-    rows = beginning_with(model._base_manager.using(using), named.digits)
+    rows = beginning_with(model._base_manager.using(using), named.digits, end=named.end)
     found = {id: str(model._meta.verbose_name) for id in rows.order_by("pk").values_list("pk", flat=True)[: LISTED + 1]}
     if not found:
         raise usage(_("Nothing here has an id that begins with %(text)s.") % {"text": named.text})
@@ -107,7 +107,7 @@ def node(text: str, using: str) -> UUID | str:
         said = _("Several living nodes have the name %(name)s; enter the id of one of them, or its first digits:")
         return _only(found, said % {"name": text})
     if id is None and start is not None:
-        found = {row.pk: row.label for row in beginning_with(living, start.digits)[: LISTED + 1]}
+        found = {row.pk: row.label for row in beginning_with(living, start.digits, end=start.end)[: LISTED + 1]}
         return _only(found, _several(start)) if found else text
     return id or text
 

@@ -34,12 +34,14 @@ from .text import MORE
 SECRET = ("lease_token",)
 #: The characters of an id that are the millisecond of its creation, with their hyphen.
 LEAST = 13
+#: If more of an id must be shown, its last characters, of which the last eight are random, say the same in less room.
+_TAIL, _LONGEST_TAIL = 6, 12
 
 
 def columns(jobs: Sequence[AbstractJob]) -> list[Column]:
     """The columns of a list of jobs (retries left, attempts made, ...); a narrow terminal shows the important ones."""
     return [
-        Column(_("id"), least=telling([str(job.pk) for job in jobs]) + len(MORE), first=True),
+        _id_column([str(job.pk) for job in jobs]),
         Column(_("state"), least=8),
         Column(_("call"), least=28),
         Column(_("due"), extra=2),
@@ -54,9 +56,14 @@ def columns(jobs: Sequence[AbstractJob]) -> list[Column]:
     ]
 
 
-def telling(ids: Sequence[str]) -> int:
-    """How many characters of these ids tell them apart; at least those of the millisecond that an id begins with."""
-    return next(length for length in range(LEAST, 37) if len({id[:length] for id in ids}) == len(set(ids)))
+def _id_column(ids: Sequence[str]) -> Column:
+    """A column that is cut so far that it still tells these ids apart: those of a millisecond differ at their ends."""
+    different = len(set(ids))
+    begin = next(length for length in range(LEAST, 37) if len({id[:length] for id in ids}) == different)
+    tail = next(size for size in range(_TAIL, 37) if len({(id[:LEAST], id[-size:]) for id in ids}) == different)
+    if begin <= LEAST + tail or tail > _LONGEST_TAIL:
+        tail = 0
+    return Column(_("id"), least=(LEAST + tail if tail else begin) + len(MORE), tail=tail, first=True)
 
 
 def cells(job: AbstractJob, call: str, holder: str, now: datetime, style: Any) -> list[Cell | str]:

@@ -17,6 +17,7 @@ Paint: TypeAlias = Callable[[str], str]
 class Column:
     """A column. ``least``: it may be cut to this many characters, at its beginning if ``keep_end``; 0: never cut.
 
+    ``tail``: the number of its last characters that are kept when it is cut.
     ``first``: it is cut to its least before others are cut at all.
     ``extra``: the column is left out if there is no room, the highest number first; 0: always shown.
     """
@@ -25,6 +26,7 @@ class Column:
     right: bool = False
     least: int = 0
     keep_end: bool = False
+    tail: int = 0
     extra: int = 0
     first: bool = False
 
@@ -91,6 +93,6 @@ def _painted(cells: Sequence[tuple[Cell, Column]], widths: Sequence[int]) -> str
 
 
 def _padded(text: str, column: Column, width: int) -> str:
-    text = cut(text, width, keep_end=column.keep_end)
+    text = cut(text, width, keep_end=column.keep_end, tail=column.tail)
     space = " " * (width - width_of(text))
     return space + text if column.right else text + space

@@ -41,10 +41,12 @@ def _width(sign: str) -> int:
     return 2 if unicodedata.east_asian_width(sign) in "WF" else 1
 
 
-def cut(text: str, width: int, *, keep_end: bool = False) -> str:
-    """The text cut to ``width`` columns; "…" replaces the rest."""
+def cut(text: str, width: int, *, keep_end: bool = False, tail: int = 0) -> str:
+    """The text cut to ``width`` columns; "…" replaces the rest. Its last ``tail`` characters, which are ASCII, stay."""
     if width_of(text) <= width:
         return text
+    if tail:
+        return cut(text[:-tail], width - tail) + text[-tail:]
     signs = text[::-1] if keep_end else text
     left, kept = width - len(MORE), ""
     for sign in signs:
