@@ -74,7 +74,12 @@ def _forget(moves: Moves, memory: Token) -> None:
 
 
 def throw(moves: Moves, token: Token, node: Node) -> None:
-    """A compensation event: it waits until all is undone that it means."""
+    """A compensation event: it waits until all is undone that it means, which no other event then undoes (Camunda)."""
+    for scope in _scopes_of(moves, token):
+        for memory in _memories(moves, scope):
+            if _is_meant(moves, memory, token):
+                memory.data = {**memory.data, "for": str(token.id)}
+                moves.rows.touch(memory)
     moves.wait(token)
     moves.push(Do.COMPENSATE, token)
 
@@ -91,14 +96,21 @@ def undo_next(moves: Moves, thrower: Place) -> None:
 
 
 def _latest_of_all(moves: Moves, thrower: Place) -> Token | None:
-    if isinstance(thrower, Instance):
-        return _latest(moves, thrower, None)
-    event = moves.node(thrower).event
-    activity = event.activity if event is not None else None
-    for scope in _scopes_of(moves, thrower):
-        if found := _latest(moves, scope, activity):
+    for scope in [thrower] if isinstance(thrower, Instance) else _scopes_of(moves, thrower):
+        if found := _latest(moves, scope, thrower):
             return found
     return None
+
+
+def _is_meant(moves: Moves, memory: Token, thrower: Place) -> bool:
+    """Whether an event undoes what is remembered: another one that still does does not leave it."""
+    if isinstance(thrower, Instance):
+        return True
+    first = memory.data.get("for", str(thrower.id))
+    if first != str(thrower.id) and UUID(first) in moves.rows.tokens:
+        return False
+    event = moves.node(thrower).event
+    return event is None or event.activity in (None, memory.element)
 
 
 def _scopes_of(moves: Moves, token: Token) -> list[Place]:
@@ -109,9 +121,11 @@ def _scopes_of(moves: Moves, token: Token) -> list[Place]:
     return [scope]
 
 
-def _latest(moves: Moves, scope: Place, activity: str | None) -> Token | None:
-    """A scope that is done is undone from within: its latest activity."""
-    while memories := [token for token in _memories(moves, scope) if activity in (None, token.element)]:
+def _latest(moves: Moves, scope: Place, thrower: Place | None) -> Token | None:
+    """A scope that is done is undone from within, whatever is in it (no ``thrower``): its latest activity."""
+    while memories := [
+        token for token in _memories(moves, scope) if thrower is None or _is_meant(moves, token, thrower)
+    ]:
         memory = max(memories, key=lambda token: token.data["order"])
         if moves.node(memory).compensated_by is not None and not memory.is_body:
             return memory

@@ -79,6 +79,40 @@ what was done twice is undone twice
     complete unhotel => undo unhotel
     complete unhotel => rest
 
+two events at once: what is done is undone for the first one, and the second one goes on (Camunda)
+    start -> hotel -> flight -> f+ -> a, b
+    a -> undo -> rest -> end
+    b -> undo2 -> last -> end2
+    undo = throw compensate
+    undo2 = throw compensate
+    hotel = service book undo=unhotel
+    flight = service book undo=unflight
+    unhotel = user compensation
+    unflight = user compensation
+    ---
+    start => a b ~flight ~hotel
+    complete a => b undo unflight ~hotel
+    complete b => last undo unflight ~hotel
+    complete unflight => last undo unhotel
+    complete unhotel => last rest
+
+what the first of two events does not undo any more is undone for the second one
+    start -> hotel -> flight -> f+ -> a, b
+    a -> undo -> rest -> end
+    b -> undo2 -> last -> end2
+    undo = throw compensate
+    undo2 = throw compensate
+    hotel = service book undo=unhotel
+    flight = service book undo=unflight
+    unhotel = user compensation
+    unflight = user compensation
+    ---
+    start => a b ~flight ~hotel
+    complete a => b undo unflight ~hotel
+    modify cancel:undo => b ~hotel
+    complete b => undo2 unhotel
+    complete unhotel => last
+
 once undone, it is not undone again
     start -> hotel -> pay -> undo -> rest -> undo2 -> last -> end
     hotel = service book undo=unhotel
