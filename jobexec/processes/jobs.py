@@ -12,7 +12,7 @@ from jobexec.operations.enqueue.create import create_jobs
 from .engine.inputs import Continue, ErrorThrown, JobDone, JobFailed, Retried, Triggered
 from .engine.tokens import Tokens
 from .handlers.deliver import deliver, receive
-from .handlers.signals import DELIVER
+from .handlers.signals import DELIVER, variables_of
 from .handlers.starting import start_instance
 from .handlers.stepping import proceed, proceed_beside, proceed_or_fail
 from .handlers.steps import is_last
@@ -126,8 +126,13 @@ def receive_message(context: JobContext, subscription: str) -> None:
 
 
 @job(name=DELIVER, atomic=True)
-def deliver_signal(
-    context: JobContext, subscription: str, variables: dict[str, Any], number: int | None = None
+def deliver_event(
+    context: JobContext, subscription: str, variables: dict[str, Any] | None = None, noted: bool = False
 ) -> None:
-    """Deliver a signal, or the message with a ``number``, to one receiver."""
-    deliver(context.using, UUID(subscription), variables, number=number)
+    """Deliver a signal, or a message that was published, to one receiver; ``noted``: it has it among its messages."""
+    message = context.message
+    if message is None:
+        deliver(context.using, UUID(subscription), variables or {})
+    else:
+        number = None if noted else message.number
+        deliver(context.using, UUID(subscription), variables_of(message.payload), number=number)

@@ -1,5 +1,6 @@
 """Messages that are published for events that do not interrupt: each reaches each of them exactly once."""
 
+import base64
 from datetime import timedelta
 from itertools import permutations
 
@@ -141,3 +142,21 @@ def test_one_that_interrupts_is_reached_by_one_message(alias, run_jobs):
     publish(alias, 2, ttl=timedelta(hours=1))
     run_jobs()
     assert (AMOUNTS, state(alias, instance)) == ([1], "completed")
+
+
+def test_what_they_bring_stays_encrypted_until_it_is_delivered(alias, deployed, settings):
+    settings.JOBEXEC = {
+        **settings.JOBEXEC,
+        "ENCRYPTION_KEYS": {"2026": base64.urlsafe_b64encode(bytes(32)).decode()},
+    }
+    body = f'<startEvent id="s">{EVENT}</startEvent>{NOTE}<sequenceFlow id="f" sourceRef="s" targetRef="note"/>'
+    deploy(("begins.bpmn", xml(body, before='<message id="m" name="paid"/>', key="begins")), using=alias)
+    started(alias)
+    publish(alias, 4711_0815, ttl="PT1H")
+    while deliver_message(alias, 100).more:
+        pass
+    rows = list(Job.objects.using(alias).values())
+    assert len(rows) == 3, "one waited, one is for the event, one is to begin a process"
+    assert "47110815" not in str(rows)
+    ManualExecutor(alias).run_until_empty()
+    assert AMOUNTS == [47110815, 47110815]

@@ -7,11 +7,13 @@ messages that are kept. Whichever examination comes later sees both.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
+from django.db import OperationalError, transaction
 from django.db.models import F, OuterRef, Q, Subquery
 
 from jobexec import clock
@@ -26,6 +28,8 @@ from ..rows.suspension_cover import Suspensions, covered_rows
 from ..sql.locks import atomic, delete_rows, lock_rows
 from ..values.messages import as_text
 from ..values.ranking import rank
+
+logger = logging.getLogger("jobexec.messages")
 
 #: A message reaches jobs that were created before it, and, as clocks differ, a little later. Otherwise jobs that wait
 #: for the same message again and again would keep its delivery going for ever.
@@ -112,10 +116,20 @@ def _deliver_one(using: str, limit: int) -> tuple[int, bool]:
             count += go_on(using, table, page, as_text(message))
         left = _waits(using, message)
         if not left:
-            for follow in _followers:
-                follow(using, message)
+            _follow(using, message)
         _note(using, message, count, left, now)
         return count, True
+
+
+def _follow(using: str, message: Message) -> None:
+    for follow in _followers:
+        try:
+            with transaction.atomic(using=using):
+                follow(using, message)
+        except OperationalError:  # of the moment: the delivery is repeated
+            raise
+        except Exception:  # otherwise no later message would be delivered
+            logger.exception("Message %s is delivered to jobs, but not to %s", message.pk, follow.__qualname__)
 
 
 def _reached(table: type[AbstractJob], using: str, message: Message) -> Any:

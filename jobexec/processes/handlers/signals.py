@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
 from django.db.models import QuerySet
 
 from jobexec import clock
-from jobexec.encryption import unseal_payload
 from jobexec.models import Message
 from jobexec.operations.enqueue.create import create_jobs
+from jobexec.operations.values.messages import as_text
 
 from ..engine.rows import Signal, SubscriptionKind
 from ..models import EventSubscription
@@ -39,7 +39,7 @@ def send_beyond(using: str, tenant: str, root: UUID | None, signals: Sequence[Si
         )
         if root is not None:
             found = found.exclude(root_id=root)
-        sent += deliver_later(using, tenant, _receivers(found), signal.variables)
+        sent += deliver_later(using, tenant, _receivers(found), variables=dict(signal.variables))
     return sent
 
 
@@ -48,22 +48,21 @@ def _receivers(rows: QuerySet[EventSubscription]) -> list[Receiver]:
 
 
 def deliver_later(
-    using: str, tenant: str, receivers: Sequence[Receiver], variables: Mapping[str, Any], number: int | None = None
+    using: str, tenant: str, receivers: Sequence[Receiver], *, message: Message | None = None, **arguments: Any
 ) -> int:
-    """A job for each of these subscriptions; returns how many there are. ``number`` is that of a message."""
-    given = {"variables": dict(variables)} | ({} if number is None else {"number": number})
+    """A job for each of these subscriptions; returns how many there are. A message stays as it is stored: encrypted."""
+    common = {"handler_type": DELIVER, "tenant_id": tenant, "atomic": True}
+    common |= {} if message is None else {"message": as_text(message)}
     for start in range(0, len(receivers), _PAGE):
         create_jobs(
             using,
             [
                 {
-                    "handler_type": DELIVER,
-                    "handler_configuration": {"args": [], "kwargs": {"subscription": str(pk), **given}},
+                    **common,
+                    "handler_configuration": {"args": [], "kwargs": {"subscription": str(pk), **arguments}},
                     "process_instance_id": str(instance or ""),
                     "process_definition_id": definition,
                     "process_definition_key": key_of(definition),
-                    "tenant_id": tenant,
-                    "atomic": True,
                 }
                 for pk, definition, instance in receivers[start : start + _PAGE]
             ],
@@ -79,7 +78,7 @@ def start_by_message(using: str, message: Message) -> None:
     starts = EventSubscription.objects.using(using).filter(
         kind=SubscriptionKind.MESSAGE.value, name=message.name, tenant_id=message.tenant_id, instance_id__isnull=True
     )
-    deliver_later(using, message.tenant_id, _receivers(starts), variables_of(_payload(message)))
+    deliver_later(using, message.tenant_id, _receivers(starts), message=message)
 
 
 def deliver_again(using: str, message: Message) -> None:
@@ -97,7 +96,7 @@ def deliver_again(using: str, message: Message) -> None:
         if repeats(using, definition, element)
     ]
     if found:
-        deliver_later(using, message.tenant_id, found, variables_of(_payload(message)), message.pk)
+        deliver_later(using, message.tenant_id, found, message=message)
 
 
 def deliver_kept(using: str, row: EventSubscription, known: Collection[int]) -> list[int]:
@@ -108,7 +107,7 @@ def deliver_kept(using: str, row: EventSubscription, known: Collection[int]) -> 
     found = [message for message in kept.order_by("pk") if message.pk not in known]
     for message in found:
         receiver = (row.pk, row.definition_id, row.instance_id)
-        deliver_later(using, row.tenant_id, [receiver], variables_of(_payload(message)))
+        deliver_later(using, row.tenant_id, [receiver], message=message, noted=True)
     return [message.pk for message in found]
 
 
@@ -121,7 +120,3 @@ def repeats(using: str, definition: str, element: str) -> bool:
 def variables_of(payload: Any) -> dict[str, Any]:
     """The variables that a published message brings."""
     return payload if isinstance(payload, dict) else {"payload": payload}
-
-
-def _payload(message: Message) -> Any:
-    return unseal_payload(message.payload, message.pk)

@@ -18,6 +18,7 @@ from jobexec.operations import (
     set_priority,
     suspend,
 )
+from jobexec.operations.messages import deliver as deliver_module
 from jobexec.operations.messages.deliver import deliver, next_delivery
 from jobexec.operations.resources.promote import blocked_resources, promote
 from jobexec.operations.rows import move_statement
@@ -338,3 +339,22 @@ def test_a_job_that_waits_again_gets_no_message_that_was_over_before(alias, froz
     assert requeue(row, using=alias)
     assert rounds(alias) == (0, 0)
     assert table_of(alias, row) is BlockedJob
+
+
+def test_another_app_that_fails_to_deliver_a_message_holds_up_no_other(alias, monkeypatch, caplog):
+    seen = []
+
+    def fails(using, message):
+        Message.objects.using(using).update(name="changed by it")
+        raise ValueError("its fault")
+
+    followers = [fails, lambda using, message: seen.append((message.name, message.key))]
+    monkeypatch.setattr(deliver_module, "_followers", followers)
+    first, second = waiting(alias), waiting(alias, "4712")
+    publish(alias)
+    publish(alias, "4712", ttl=HOUR)
+    assert rounds(alias) == (2, 0)
+    assert [message_of(reload(alias, row)).name for row in (first, second)] == ["approved", "approved"]
+    assert seen == [("approved", "4711"), ("approved", "4712")]
+    assert Message.objects.using(alias).get().name == "approved"
+    assert [record.name for record in caplog.records] == ["jobexec.messages"] * 2
