@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
+from jobexec.operations.sql.locks import lock_rows
 from jobexec.operations.values.messages import ReceivedMessage
 
 from ..engine.inputs import Triggered
@@ -62,7 +65,7 @@ def receive(using: str, subscription: UUID, message: ReceivedMessage) -> None:
         deliver(using, subscription, variables)
         return
     deliver(using, subscription, variables, number=message.number)
-    found = rows.values_list("received", flat=True).first()  # the step has locked its instance
+    found = _received(rows)
     if found is not None:
         kept = deliver_kept(using, row, found["numbers"])
         rows.update(received={"first": False, "numbers": [*found["numbers"], *kept]})
@@ -75,12 +78,17 @@ def _is_new(using: str, subscription: UUID, number: int) -> bool:
     all noted. When this job has run, those that it was given are known, and any other message comes only once.
     """
     rows = EventSubscription.objects.using(using).filter(pk=subscription)
-    found = rows.values_list("received", flat=True).first() or {"first": True, "numbers": []}
+    found = _received(rows) or {"first": True, "numbers": []}
     if number in found["numbers"]:
         return False
     if found["first"]:
         rows.update(received={"first": True, "numbers": [*found["numbers"], number]})
     return True
+
+
+def _received(rows: QuerySet[EventSubscription]) -> dict[str, Any] | None:
+    """What a row says now: its instance is locked, but this transaction may read a snapshot that is older."""
+    return lock_rows(rows, no_key=True).values_list("received", flat=True).first()
 
 
 def payload_of(using: str, row: EventSubscription, variables: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,13 @@
 """Steps in transactions that began to read before they got the lock of their instance."""
 
+from functools import partial
+
 import pytest
 from django.db import OperationalError, connections, transaction
 
 from jobexec.operations.sql.errors import is_conflict
-from jobexec.processes.models import Execution, UserTask
+from jobexec.processes.handlers.deliver import deliver
+from jobexec.processes.models import EventSubscription, Execution, UserTask
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.user_tasks import complete
@@ -52,3 +55,35 @@ def test_nobody_is_lost_at_a_join(alias, level):
             with transaction.atomic(using=alias):
                 complete(second, using=alias)
     assert list(Execution.objects.using(alias).values_list("element_id", flat=True)) == ["c"]
+
+
+MESSAGE = (
+    '<message id="m" name="paid"><extensionElements><zeebe:subscription correlationKey="=id"/></extensionElements>'
+    "</message>"
+)
+EVENT = (
+    '<startEvent id="s"/><userTask id="a"/><userTask id="b"/><sequenceFlow id="f" sourceRef="s" targetRef="a"/>'
+    '<boundaryEvent id="more" attachedToRef="a" cancelActivity="false"><messageEventDefinition messageRef="m"/>'
+    '</boundaryEvent><sequenceFlow id="g" sourceRef="more" targetRef="b"/>'
+)
+
+
+@pytest.mark.parametrize("level", [0, 1], ids=["read committed", "repeatable read"])
+def test_a_message_is_received_once(alias, level):
+    """The second delivery has a snapshot in which the event has not received it yet."""
+    deploy(("p.bpmn", process(EVENT, "zeebe", MESSAGE)), using=alias)
+    start("p", variables={"id": "1"}, using=alias)
+    row = EventSubscription.objects.using(alias).get()
+    chosen = LEVELS[connections[alias].vendor][level]
+    receive = partial(deliver, alias, row.pk, {}, number=1)
+    with rerouted(alias, OPTIONS={**connections.settings[alias]["OPTIONS"], "isolation_level": chosen}):
+        try:
+            with transaction.atomic(using=alias):
+                assert EventSubscription.objects.using(alias).get().received is None
+                finish(beside(alias, receive))
+                assert receive() is None
+        except OperationalError as error:
+            assert level, "only a transaction with a snapshot is refused"
+            assert is_conflict(error)
+            assert receive() is None
+    assert Execution.objects.using(alias).filter(element_id="b").count() == 1
