@@ -5,10 +5,12 @@ from datetime import timedelta
 from itertools import permutations
 
 import pytest
+from django.db import OperationalError
 
 from jobexec.models import Job
 from jobexec.operations import publish_message
 from jobexec.operations.messages.deliver import deliver as deliver_message
+from jobexec.operations.sql.errors import is_conflict
 from jobexec.processes.handlers.registry import service_task
 from jobexec.processes.models import EventSubscription
 from jobexec.processes.operations.deploy import deploy
@@ -17,6 +19,7 @@ from jobexec.processes.operations.start import start
 from jobexec.processes.store.jobs import RECEIVE
 from jobexec.testing import ManualExecutor, controlled_clock
 from tests.processes.support.rows import assert_nothing_is_left, state
+from tests.support.threads import together
 
 from .gateways.models import xml
 
@@ -160,3 +163,29 @@ def test_what_they_bring_stays_encrypted_until_it_is_delivered(alias, deployed, 
     assert "47110815" not in str(rows)
     ManualExecutor(alias).run_until_empty()
     assert AMOUNTS == [47110815, 47110815]
+
+
+def look(alias):
+    try:
+        deliver_message(alias, 2)
+    except OperationalError as error:  # InnoDB may end one of two transactions
+        assert is_conflict(error)
+
+
+@pytest.mark.gate
+@pytest.mark.transactional
+@pytest.mark.databases("postgresql", "mariadb")
+def test_those_that_are_kept_and_come_while_it_begins_to_wait(alias, deployed):
+    """Neither the publications nor the step that begins to wait see each other's open transactions."""
+    for round in range(3):
+        AMOUNTS.clear()
+        key = f"round-{round}"
+        publishers = [
+            lambda first=first, key=key: [publish(alias, n, key=key, ttl="PT1H") for n in range(first, first + 5)]
+            for first in (0, 5, 10)
+        ]
+        together(alias, *publishers, lambda key=key: started(alias, key), lambda: look(alias))
+        ManualExecutor(alias).run_until_empty()
+        publish(alias, 15, key=key)
+        ManualExecutor(alias).run_until_empty()
+        assert sorted(AMOUNTS) == list(range(16))
