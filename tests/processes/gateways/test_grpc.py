@@ -205,11 +205,12 @@ class TestWithResult:
         assert gateway.client.activate("payment")
 
     @pytest.mark.gate
-    def test_a_client_with_a_deadline_of_its_own_hears_that_the_instance_goes_on(self, gateway):
+    def test_a_client_with_a_deadline_of_its_own_hears_that_the_instance_goes_on(self, gateway, monkeypatch):
+        monkeypatch.setattr("jobexec.processes.gateways.grpc._BEFORE_THE_END", 28.5)
         deployed(gateway)
         request = pb.CreateProcessInstanceWithResultRequest(request={"bpmnProcessId": "order"}, requestTimeout=60_000)
         failed(
-            lambda: gateway.client.stub.CreateProcessInstanceWithResult(request, timeout=1.5),
+            lambda: gateway.client.stub.CreateProcessInstanceWithResult(request, timeout=30),
             Code.DEADLINE_EXCEEDED,
             "goes on",
         )
