@@ -27,7 +27,7 @@ class ProcessesConfig(AppConfig):
         from .checks import register_checks
         from .gateways import use
         from .handlers import steps
-        from .handlers.signals import deliver_again, start_by_message
+        from .handlers.messages import deliver_again, start_by_message
         from .store.history import expired
 
         steps.use()

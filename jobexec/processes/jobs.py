@@ -11,8 +11,9 @@ from jobexec.operations.enqueue.create import create_jobs
 
 from .engine.inputs import Continue, ErrorThrown, JobDone, JobFailed, Retried, Triggered
 from .engine.tokens import Tokens
-from .handlers.deliver import deliver, receive
-from .handlers.signals import DELIVER, variables_of
+from .handlers.deliver import deliver
+from .handlers.messages import receive, variables_of
+from .handlers.signals import DELIVER
 from .handlers.starting import start_instance
 from .handlers.stepping import proceed, proceed_beside, proceed_or_fail
 from .handlers.steps import is_last

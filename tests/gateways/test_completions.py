@@ -86,6 +86,13 @@ def gather(*calls):
     return asyncio.run(asyncio.wait_for(story(), TIMEOUT))
 
 
+async def while_busy(found, jobs, first, begun):
+    """Complete a job that keeps its thread busy, and others meanwhile; the tasks."""
+    one = asyncio.ensure_future(found.complete(Completion(first.key)))
+    await in_thread(passed, begun)
+    return [one, *(asyncio.ensure_future(found.complete(Completion(job.key))) for job in jobs)]
+
+
 async def in_thread(function, *arguments):
     return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
 
@@ -98,14 +105,12 @@ def test_what_arrives_while_others_are_settled_shares_a_statement(alias, pool, g
 
         async def story():
             found = Completions(alias, pool)
-            one = asyncio.ensure_future(found.complete(Completion(first.key)))
-            await in_thread(passed, begun)
-            others = [asyncio.ensure_future(found.complete(Completion(job.key))) for job in jobs]
+            tasks = await while_busy(found, jobs, first, begun)
             bad = asyncio.ensure_future(found.complete(Completion(jobs[0].key, worker="other")))
             missing = asyncio.ensure_future(found.complete(Completion(1)))
             await asyncio.sleep(0)
             go.set()
-            await asyncio.gather(one, *others)
+            await asyncio.gather(*tasks)
             return await asyncio.gather(bad, missing, return_exceptions=True)
 
         errors = asyncio.run(asyncio.wait_for(story(), TIMEOUT))
@@ -130,12 +135,10 @@ def test_those_that_wait_are_settled_although_the_thread_fails_after_its_group(a
 
         async def story():
             found = Completions(alias, pool)
-            one = asyncio.ensure_future(found.complete(Completion(first.key)))
-            await in_thread(passed, begun)
-            others = [asyncio.ensure_future(found.complete(Completion(job.key))) for job in jobs]
+            tasks = await while_busy(found, jobs, first, begun)
             await asyncio.sleep(0)
             go.set()
-            await asyncio.gather(one, *others)
+            await asyncio.gather(*tasks)
 
         asyncio.run(asyncio.wait_for(story(), TIMEOUT / 4))
     assert left(alias) == 0

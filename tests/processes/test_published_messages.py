@@ -133,7 +133,7 @@ def test_what_it_must_remember_does_not_grow(alias, deployed, run_jobs):
         run_jobs()
     assert sorted(AMOUNTS) == list(range(20))
     (received,) = EventSubscription.objects.using(alias).values_list("received", flat=True)
-    assert received["first"] is False and len(received["numbers"]) == 1
+    assert received["waiting"] is False and len(received["numbers"]) == 1
 
 
 def test_one_that_interrupts_is_reached_by_one_message(alias, run_jobs):

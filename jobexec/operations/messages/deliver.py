@@ -129,7 +129,7 @@ def _follow(using: str, message: Message) -> None:
         except OperationalError:  # of the moment: the delivery is repeated
             raise
         except Exception:  # otherwise no later message would be delivered
-            logger.exception("Message %s is delivered to jobs, but not to %s", message.pk, follow.__qualname__)
+            logger.exception("Message %s is delivered to jobs, but not by %r", message.pk, follow)
 
 
 def _reached(table: type[AbstractJob], using: str, message: Message) -> Any:

@@ -49,7 +49,8 @@ def keep_time(using: str) -> None:
     """Make :func:`jobexec.clock.now` return the database's time before the caller writes a timestamp.
 
     A process without a heartbeat, such as a web server, asks once a minute; its own clock may be wrong by any amount.
-    No effect in Django's test environment, where tests move the time, perhaps with time-machine.
+    No effect where the database's time is this machine's (SQLite), and in Django's test environment, where tests move
+    the time, perhaps with time-machine.
     """
     if clock.is_stale(using, _GOOD_FOR) and dialect(using).current_time is not None and not under_test():
         synchronise_clock(using)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from ..definition import Node
+from ..definition import Node, Trigger
 from .cancel import end_instance
 from .moves import Do, Moves
 from .rows import Instance, InstanceState, State, Token
@@ -103,11 +103,11 @@ def _latest_of_all(moves: Moves, thrower: Place) -> Token | None:
 
 
 def _is_meant(moves: Moves, memory: Token, thrower: Place) -> bool:
-    """Whether an event undoes what is remembered: another one that still does does not leave it."""
+    """Whether this event undoes an activity, and no other event does that already."""
     if isinstance(thrower, Instance):
         return True
-    first = memory.data.get("for", str(thrower.id))
-    if first != str(thrower.id) and UUID(first) in moves.rows.tokens:
+    other = moves.rows.tokens.get(UUID(memory.data["for"])) if "for" in memory.data else None
+    if other not in (None, thrower) and moves.node(other).trigger is Trigger.COMPENSATION:
         return False
     event = moves.node(thrower).event
     return event is None or event.activity in (None, memory.element)

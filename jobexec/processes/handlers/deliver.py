@@ -8,13 +8,11 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from jobexec.operations.sql.locks import lock_rows
-from jobexec.operations.values.messages import ReceivedMessage
 
 from ..engine.inputs import Triggered
 from ..models import EventSubscription
 from ..store import definitions
 from ..store.suspensions import refuse_step
-from .signals import deliver_kept, repeats, variables_of
 from .starting import start_by_event
 from .stepping import proceed
 
@@ -50,27 +48,6 @@ def deliver(
     return None if proceed(using, row.root_id, event) is None else row.instance_id
 
 
-def receive(using: str, subscription: UUID, message: ReceivedMessage) -> None:
-    """The job that waited for the first message of a subscription has it.
-
-    An event that does not interrupt goes on without such a job. It now also receives the other messages that were kept
-    when it began to wait; later ones come by :func:`~.signals.deliver_again`.
-    """
-    rows = EventSubscription.objects.using(using).filter(pk=subscription)
-    row = rows.first()
-    if row is None:
-        return
-    variables = variables_of(message.payload)
-    if not repeats(using, row.definition_id, row.element_id):
-        deliver(using, subscription, variables)
-        return
-    deliver(using, subscription, variables, number=message.number)
-    found = _received(rows)
-    if found is not None:
-        kept = deliver_kept(using, row, found["numbers"])
-        rows.update(received={"first": False, "numbers": [*found["numbers"], *kept]})
-
-
 def _is_new(using: str, subscription: UUID, number: int) -> bool:
     """Whether a subscription has not received a message, which it now does; in a step of its instance.
 
@@ -78,15 +55,15 @@ def _is_new(using: str, subscription: UUID, number: int) -> bool:
     all noted. When this job has run, those that it was given are known, and any other message comes only once.
     """
     rows = EventSubscription.objects.using(using).filter(pk=subscription)
-    found = _received(rows) or {"first": True, "numbers": []}
+    found = received_by(rows) or {"waiting": True, "numbers": []}
     if number in found["numbers"]:
         return False
-    if found["first"]:
-        rows.update(received={"first": True, "numbers": [*found["numbers"], number]})
+    if found["waiting"]:
+        rows.update(received={"waiting": True, "numbers": [*found["numbers"], number]})
     return True
 
 
-def _received(rows: QuerySet[EventSubscription]) -> dict[str, Any] | None:
+def received_by(rows: QuerySet[EventSubscription]) -> dict[str, Any] | None:
     """What a row says now: its instance is locked, but this transaction may read a snapshot that is older."""
     return lock_rows(rows, no_key=True).values_list("received", flat=True).first()
 

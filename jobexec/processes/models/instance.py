@@ -151,8 +151,8 @@ class EventSubscription(models.Model):
     definition_id = NameField(max_length=255)
     tenant_id = NameField(max_length=64, blank=True, default="")
     create_time = models.DateTimeField()
-    #: Of an event that does not interrupt: the ``numbers`` of messages that it has received, and whether a job waits
-    #: for its ``first`` one.
+    #: Of an event that does not interrupt, once it has received a message: the ``numbers`` of messages that it would
+    #: receive twice otherwise, and whether the job that waited for its first one has still to run (``waiting``).
     received = models.JSONField(null=True, blank=True, editable=False)
 
     class Meta:

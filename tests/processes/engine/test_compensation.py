@@ -17,6 +17,17 @@ THROWN = """
     unhotel = user compensation
     unflight = user compensation
 """
+TWICE = """
+    start -> hotel -> flight -> f+ -> a, b
+    a -> undo -> rest -> end
+    b -> undo2 -> last -> end2
+    undo = throw compensate
+    undo2 = throw compensate
+    hotel = service book undo=unhotel
+    flight = service book undo=unflight
+    unhotel = user compensation
+    unflight = user compensation
+"""
 
 
 @scenarios(f"""
@@ -80,15 +91,7 @@ what was done twice is undone twice
     complete unhotel => rest
 
 two events at once: what is done is undone for the first one, and the second one goes on (Camunda)
-    start -> hotel -> flight -> f+ -> a, b
-    a -> undo -> rest -> end
-    b -> undo2 -> last -> end2
-    undo = throw compensate
-    undo2 = throw compensate
-    hotel = service book undo=unhotel
-    flight = service book undo=unflight
-    unhotel = user compensation
-    unflight = user compensation
+    {TWICE}
     ---
     start => a b ~flight ~hotel
     complete a => b undo unflight ~hotel
@@ -97,15 +100,7 @@ two events at once: what is done is undone for the first one, and the second one
     complete unhotel => last rest
 
 what the first of two events does not undo any more is undone for the second one
-    start -> hotel -> flight -> f+ -> a, b
-    a -> undo -> rest -> end
-    b -> undo2 -> last -> end2
-    undo = throw compensate
-    undo2 = throw compensate
-    hotel = service book undo=unhotel
-    flight = service book undo=unflight
-    unhotel = user compensation
-    unflight = user compensation
+    {TWICE}
     ---
     start => a b ~flight ~hotel
     complete a => b undo unflight ~hotel

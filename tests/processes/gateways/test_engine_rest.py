@@ -308,7 +308,6 @@ def test_definitions_are_suspended(alias, rest):
     assert rest.put("/process-definition/suspended", processDefinitionKey="x", suspended=True)[0] == 404
 
 
-@pytest.mark.gate
 @listener("tests.engine_rest.protest")
 def protest(context):
     raise BpmnError("TOO_MUCH")
@@ -327,6 +326,7 @@ def test_listeners_are_skipped_on_request(alias, rest):
     assert Execution.objects.using(alias).get().element_id == "pay"
 
 
+@pytest.mark.gate
 def test_a_modification(alias, rest):
     deployed(APPROVE, AWAIT, before=MESSAGE)
     id = started(rest)["id"]

@@ -23,6 +23,7 @@ from ...operations.suspend import activate, suspend
 from .. import found, verbs
 from .access import definition_by_id, definition_by_key, instance_by_id, missing
 
+_SKIPS = ("skipCustomListeners", "skipIoMappings")
 _STARTS = {"startBeforeActivity": Change.BEFORE, "startAfterActivity": Change.AFTER}
 
 
@@ -100,9 +101,6 @@ def modify(request: HttpRequest, id: str) -> HttpResponse:
     skip = body.flag("skipCustomListeners")
     verbs.modify(database(), row, commands, body.text("annotation") or "", skip_listeners=skip)
     return nothing()
-
-
-_SKIPS = ("skipCustomListeners", "skipIoMappings")
 
 
 def instructions(body: Body, name: str, refused: Sequence[str] = _SKIPS) -> list[Command]:
