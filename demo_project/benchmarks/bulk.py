@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import DatabaseError, connections, models
 
-from jobexec.operations.sql.locks import delete_rows
+from jobexec.operations.sql.delete import delete_rows
 
 #: The numbers 1 to %d, as a table `series` with the column `n`.
 _SERIES = {

@@ -9,7 +9,7 @@ from typing import Any
 from django.apps import apps
 
 from jobexec.models import JOB_TABLES, Job, JobDefinition, JobLog
-from jobexec.operations.sql.locks import delete_rows
+from jobexec.operations.sql.delete import delete_rows
 
 from . import ours
 from .measure import BenchError, Plan, Sample

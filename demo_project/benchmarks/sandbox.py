@@ -27,7 +27,7 @@ from jobexec.models import (
     TimerJob,
 )
 from jobexec.operations.nodes.leases import is_gone_from_this_host
-from jobexec.operations.sql.locks import delete_rows
+from jobexec.operations.sql.delete import delete_rows
 from jobexec.operations.sql.server_time import synchronise_clock
 
 from .bulk import remove_many

@@ -13,7 +13,8 @@ from django.urls import Resolver404, resolve
 
 from jobexec.models import ExternalWorker, ExternalWorkerJob, Job
 from jobexec.operations.external.create import create_external_jobs
-from jobexec.operations.sql.locks import delete_rows, is_single_writer
+from jobexec.operations.sql.delete import delete_rows
+from jobexec.operations.sql.locks import is_single_writer
 
 from ..case import Case, Contenders
 from ..measure import BenchError, Sample, Stopwatch

@@ -13,7 +13,7 @@ from django.db import connections
 from jobexec.handlers.function import JobFunction
 from jobexec.identifiers import uuid7
 from jobexec.models import Job
-from jobexec.operations.sql.locks import delete_rows
+from jobexec.operations.sql.delete import delete_rows
 
 Row = Sequence[Any]
 _TABLE = Job._meta.db_table

@@ -25,8 +25,9 @@ from ..manage.verbs import OPERATIONS, as_json, operation_named
 from ..notify.signals import announce
 from ..query.stored_filter import MAX_IDS, Description, describe, job_table, tenant_of
 from ..rows.tallies import look_on_commit, states
+from ..sql.delete import delete_rows
 from ..sql.errors import storable
-from ..sql.locks import atomic, delete_rows
+from ..sql.locks import atomic
 from ..sql.server_time import time_of
 from ..targets.for_each import Target, database_of, ids_of
 from .found import find_batch

@@ -20,7 +20,8 @@ from ..enqueue.stored_calls import create_stored
 from ..manage.cancel import cancel
 from ..notify.signals import announce
 from ..rows.tallies import look_on_commit
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic, lock_rows
 from ..values.batch_figures import Figures, holding
 from .jobs import MONITOR, enqueue_own
 from .of_jobs import next_look

@@ -23,7 +23,8 @@ from ..audit import permitted
 from ..manage.verbs import Verb, operation_named
 from ..query.stored_filter import described_ids, resolve
 from ..rows.remove import remove_waiting
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic, lock_rows
 from ..sql.session import is_of_connection
 from ..targets.for_each import OperationResult
 from ..targets.lookup import find_states

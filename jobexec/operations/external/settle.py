@@ -25,8 +25,8 @@ from ..resources.calls import report_call
 from ..rows import tallies
 from ..rows.move import move
 from ..rows.routing import free_instances, may_hold, wake_for_permits
+from ..sql.delete import delete_rows
 from ..sql.insert import json_text
-from ..sql.locks import delete_rows
 from ..values.failure import MESSAGE_LENGTH
 from ..values.run import Run
 from . import log

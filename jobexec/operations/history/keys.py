@@ -9,8 +9,9 @@ from django.db import connections
 
 from jobexec.models import KeyBlock
 
+from ..sql.delete import delete_rows
 from ..sql.dialect import dialect
-from ..sql.locks import atomic, delete_rows
+from ..sql.locks import atomic
 
 BLOCK = 1024
 """The number of keys in one row of KeyBlock."""

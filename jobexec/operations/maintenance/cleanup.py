@@ -34,7 +34,8 @@ from ..nodes import cluster_lock
 from ..nodes.deployments import retiring
 from ..reports.meter_roll_up import rolling_up
 from ..resources.clean_up import forgetting_resources
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic, lock_rows
 from .key_cleanup import freeing_keys
 
 logger = logging.getLogger("jobexec.cleanup")

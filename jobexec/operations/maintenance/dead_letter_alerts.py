@@ -20,7 +20,8 @@ from jobexec.models import AlertedGroup, FailureGroup, Incident, IncidentState
 from jobexec.retry import RetryPlan
 
 from ..enqueue.create import create_job
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic, lock_rows
 from ..sql.server_time import keep_time
 from ..values.fingerprint import exception_name
 

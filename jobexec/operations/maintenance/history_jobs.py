@@ -23,8 +23,9 @@ from ..notify.signals import announce
 from ..rows.bury_unreadable import UNREADABLE, bury_unreadable
 from ..rows.move import move_all
 from ..settle.verdict import decide
+from ..sql.delete import delete_rows
 from ..sql.errors import one_line
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.locks import atomic, lock_rows
 from ..values.failure import Failure, fingerprint_of
 from ..values.run import Run, timing
 

@@ -13,7 +13,8 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.models import JobKey
 
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic, lock_rows
 from ..targets.lookup import find_states
 
 Keys: TypeAlias = QuerySet[JobKey]

@@ -14,7 +14,8 @@ from jobexec.models import HistoryJob, LogState
 from ..audit import audited, note_jobs
 from ..history import job_log
 from ..notify.wake import wake_on_commit
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic, lock_rows
 from ..targets.for_each import OperationResult, database_of
 
 _WRITTEN = gettext_noop("it is being written right now")

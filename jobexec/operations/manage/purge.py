@@ -12,7 +12,8 @@ from django.db.models import Model
 from jobexec.models import JobKey, Message, TaskResult
 
 from ..audit import audited, note_rows
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic, lock_rows
 from ..targets.for_each import database_of
 
 T = TypeVar("T")

@@ -15,7 +15,8 @@ from jobexec.models.suspension import parts_of
 
 from ..audit import audited, count_more, note
 from ..rows.suspension_cover import lock_suspension, scope_of
-from ..sql.locks import atomic, delete_rows
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic
 from ..targets.for_each import OperationResult, Target, database_of, for_each
 from .bulk import activate_page, suspend_page
 from .suspension_sweep import activate_all, activate_rows, begin, end, one, suspend_for_good, suspend_row

@@ -18,8 +18,9 @@ from ..notify.signals import announce
 from ..rows.move import move, move_all
 from ..rows.routing import free, table_for, wake_for
 from ..rows.suspension_cover import covered_rows, lock_suspensions
+from ..sql.delete import delete_rows
 from ..sql.errors import is_conflict
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.locks import atomic, lock_rows
 from ..targets.for_each import CHANGED_MEANWHILE, for_each
 from ..targets.lookup import find_states
 

@@ -25,7 +25,8 @@ from ..rows import move_statement
 from ..rows.bury_unreadable import UNREADABLE, bury_unreadable
 from ..rows.move import move_all
 from ..rows.suspension_cover import Suspensions, covered_rows
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic, lock_rows
 from ..values.messages import as_text
 from ..values.ranking import rank
 

@@ -20,8 +20,9 @@ from jobexec.models import Message
 from ..audit import audited, note
 from ..history.keys import next_keys
 from ..notify.wake import wake_on_commit
+from ..sql.delete import delete_rows
 from ..sql.insert import insert_missing
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.locks import atomic, lock_rows
 from ..sql.server_time import keep_time
 from ..values.messages import check_payload
 

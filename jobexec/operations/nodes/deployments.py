@@ -30,7 +30,8 @@ from jobexec.models import (
 )
 
 from ..audit import audited, note, note_rows, part
-from ..sql.locks import atomic, delete_rows, lock_rows, names_conflict_target
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic, lock_rows, names_conflict_target
 from ..targets.for_each import OperationResult
 
 #: The columns of a JobDefinition that a new registration of its handler does not overwrite.

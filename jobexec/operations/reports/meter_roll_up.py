@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
@@ -13,7 +13,8 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.models import MeterLog
 
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic, lock_rows
 from ..sql.time_buckets import floor
 
 #: For this long, the rows of each flush of each node are kept.
@@ -57,22 +58,23 @@ def rolling_up(using: str) -> Iterator[int]:
 
 
 def _merge_all(rows: Rows, moved: Callable[[datetime], datetime], into: Rows | None = None) -> Iterator[int]:
-    found = _PAGE
-    while found >= _PAGE:
-        found, left = _merge(rows, moved, into)
+    while page := list(rows.order_by("timestamp", "pk").values_list("pk", flat=True)[:_PAGE]):
+        found, left = _merge(rows, page, moved, into)
         if found:
             yield found - left
+        if not found or len(page) < _PAGE:  # another node merges these
+            return
 
 
-def _merge(rows: Rows, moved: Callable[[datetime], datetime], into: Rows | None) -> tuple[int, int]:
+def _merge(rows: Rows, ids: list[int], moved: Callable[[datetime], datetime], into: Rows | None) -> tuple[int, int]:
     """Merge a page; return the number of rows before and after."""
     using = rows.db
     with atomic(using):
-        page = list(lock_rows(rows.order_by("timestamp", "pk"), skip_locked=True)[:_PAGE])
+        page = _lock(using, ids)
         if not page:
             return 0, 0
         # With the rows for everything older: if another node has locked them, there are two rows until the next time.
-        page += lock_rows(into.order_by("pk"), skip_locked=True) if into is not None else []
+        page += _lock(using, into.values_list("pk", flat=True)) if into is not None else []
         sums: Counter[tuple[str, str, datetime]] = Counter()
         for row in page:
             if into is not None and row.name.startswith(RUNS_OF):
@@ -85,3 +87,9 @@ def _merge(rows: Rows, moved: Callable[[datetime], datetime], into: Rows | None)
         MeterLog.objects.using(using).bulk_create(merged)
         delete_rows(MeterLog.objects.using(using).filter(pk__in=[row.pk for row in page]))
     return len(page), len(merged)
+
+
+def _lock(using: str, ids: Iterable[int]) -> list[MeterLog]:
+    # By their ids: InnoDB locks the entry of another index before the row, and DELETE locks them in reverse order.
+    rows = MeterLog.objects.using(using).filter(pk__in=list(ids)).order_by("pk")
+    return list(lock_rows(rows, skip_locked=True))

@@ -12,7 +12,8 @@ from django.db.models import Count, Sum
 
 from jobexec.models import ExternalWorker, ExternalWorkerJob
 
-from ..sql.locks import atomic, delete_rows, names_conflict_target
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic, names_conflict_target
 from ..sql.server_time import time_of
 from .counts import COUNT_LIMIT, CappedCount
 

@@ -10,7 +10,8 @@ from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.models import BlockedJob, BreakerState, Resource
 
-from ..sql.locks import atomic, delete_rows, lock_rows
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic, lock_rows
 from .limits import in_use
 
 #: Each name is a parameter of one statement several times, and older SQLite accepts no more than a thousand.

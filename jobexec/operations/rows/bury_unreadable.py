@@ -24,8 +24,9 @@ from jobexec.models.locks import serial_key
 from ..history.incidents import open_incidents
 from ..history.task_attempts import write_buried
 from ..notify.signals import announce
+from ..sql.delete import delete_rows
 from ..sql.errors import storable
-from ..sql.locks import atomic, delete_rows
+from ..sql.locks import atomic
 from ..values.fingerprint import fingerprint
 from .exclusive import unlock_instances
 from .redaction_by_definition import hide_text_by_definition

@@ -15,9 +15,10 @@ from jobexec.models import ExclusiveLock, ExternalWorkerJob, Job
 from ..notify.broker import announce_instances
 from ..notify.wake import wake_on_commit
 from ..notify.wake_workers import wake_workers_on_commit
+from ..sql.delete import delete_rows
 from ..sql.dialect import dialect
 from ..sql.insert import insert_missing
-from ..sql.locks import delete_rows, lock_rows, returns_rows
+from ..sql.locks import lock_rows, returns_rows
 from ..sql.portable import Dialect
 from ..sql.serial_key import locked_instance, of_instances
 

@@ -11,7 +11,8 @@ from jobexec.models import SHARED_COLUMNS, AbstractJob, BlockedJob, DeadLetterJo
 
 from ..history.incidents import FAILED_JOB, open_incidents, resolve_incidents
 from ..history.task_attempts import is_task, mark_ready
-from ..sql.locks import atomic, delete_rows
+from ..sql.delete import delete_rows
+from ..sql.locks import atomic
 from ..values.ranking import rank
 from .fencing import UNLOCKED, lock_unchanged
 from .routing import available_at, free_instances, lease_kept, may_hold, next_look, wake_for_permits

@@ -17,8 +17,8 @@ from jobexec.models import SHARED_COLUMNS, AbstractJob, BlockedJob, DeadLetterJo
 from ..history.incidents import copy_incidents, resolve_incidents
 from ..history.task_attempts import mark_ready
 from ..sql import insert_select
+from ..sql.delete import delete_rows
 from ..sql.insert_select import Sql, insert_from
-from ..sql.locks import delete_rows
 from ..values.ranking import rank, rank_sql
 from .fencing import UNLOCKED
 from .move import is_ranked

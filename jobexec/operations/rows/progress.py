@@ -10,7 +10,8 @@ from uuid import UUID
 from jobexec import clock
 from jobexec.models import Job, JobProgress
 
-from ..sql.locks import delete_rows, names_conflict_target
+from ..sql.delete import delete_rows
+from ..sql.locks import names_conflict_target
 
 _KEPT = timedelta(days=1)
 

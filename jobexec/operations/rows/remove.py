@@ -12,7 +12,7 @@ from ..history import job_log
 from ..history.incidents import delete_incidents
 from ..history.task_attempts import CANCELLED, DELETED, write_removed
 from ..notify.signals import announce
-from ..sql.locks import delete_rows
+from ..sql.delete import delete_rows
 from .progress import clear_progress
 from .routing import free_instances, may_hold, wake_for_permits
 from .tallies import count_removal

@@ -18,8 +18,8 @@ from jobexec.models import AbstractJob, BlockedJob, ExclusiveLock, ExternalWorke
 from ..notify.broker import announce_ids
 from ..notify.wake import wake_for_resources, wake_on_commit
 from ..notify.wake_workers import wake_workers_on_commit
+from ..sql.delete import delete_rows
 from ..sql.insert_select import Sql
-from ..sql.locks import delete_rows
 from .exclusive import wake_for_siblings
 from .external_exclusive import PREFIX, owner_of
 

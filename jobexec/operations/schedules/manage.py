@@ -21,7 +21,8 @@ from jobexec.recurrence.cycle import with_start
 from ..audit import audited, is_on, note, part
 from ..notify.wake import wake_on_commit
 from ..rows.redaction_by_definition import hide_by_definition
-from ..sql.locks import delete_rows, lock_rows
+from ..sql.delete import delete_rows
+from ..sql.locks import lock_rows
 from .fields import check_job, checked_boolean, checked_text, checked_values
 from .jobs import scheduled_jobs
 from .times import recurrence_of, upcoming

@@ -14,8 +14,9 @@ from ..history.task_rows import End, as_written, end_of, write_ends
 from ..rows import tallies
 from ..rows.exclusive import unlock_instances
 from ..rows.fencing import lock_unchanged
+from ..sql.delete import delete_rows
 from ..sql.dialect import dialect
-from ..sql.locks import atomic, delete_rows, returns_rows
+from ..sql.locks import atomic, returns_rows
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Result, Run, timing
 from . import result_statement

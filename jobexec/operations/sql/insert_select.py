@@ -128,8 +128,6 @@ def _postgresql(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[
 
 def _mariadb(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[str, str, list[Any]]:
     keys = [Job._meta.pk.get_db_prep_value(id, connection) for id in ids]
-    if not own:
-        return "", f"{{source}} AS source WHERE source.id IN ({', '.join(['%s'] * len(keys))})", keys
     key = "CAST(%s AS UUID)" if connection.features.has_native_uuid_field else "%s"
     row = f"({', '.join([key, *['%s'] * len(own)])})"
     given = f"WITH given({_names(connection, own)}) AS (VALUES {', '.join([row] * len(keys))})"

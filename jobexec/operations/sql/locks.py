@@ -7,11 +7,9 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, TypeVar
 
-from django.core.exceptions import EmptyResultSet
 from django.db import Error, connections, models, transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Collate
-from django.db.models.sql import DeleteQuery
 
 from .dialect import dialect, dialect_of
 
@@ -104,29 +102,3 @@ def waiting_at_most(using: str, seconds: int) -> Iterator[None]:
 def atomic(using: str) -> Any:
     """Open a transaction for one operation, or join the caller's without a savepoint."""
     return transaction.atomic(using=using, savepoint=False)
-
-
-def delete_rows(queryset: QuerySet[Any]) -> int:
-    """Delete in one statement, without collector, signals or cascades. Job rows have none of these."""
-    if dialect(queryset.db).hints_primary_key:
-        return _delete_by_primary_key(queryset)
-    return queryset._raw_delete(queryset.db)
-
-
-def _delete_by_primary_key(queryset: QuerySet[Any]) -> int:
-    # For DELETE ... WHERE id IN (...) MariaDB scans a small table and waits for every row that other transactions have
-    # locked: two nodes that deleted only their own rows deadlocked. The hint makes it read the given rows only.
-    connection = connections[queryset.db]
-    query = queryset.query.chain(DeleteQuery)
-    try:
-        statement, parameters = query.get_compiler(connection=connection).as_sql()
-    except EmptyResultSet:
-        return 0
-    table = connection.ops.quote_name(queryset.model._meta.db_table)
-    plain = f"DELETE FROM {table}"
-    if not statement.startswith(plain):  # in case Django changes its SQL one day
-        return queryset._raw_delete(queryset.db)
-    hinted = f"DELETE {table} FROM {table} FORCE INDEX (PRIMARY){statement.removeprefix(plain)}"
-    with connection.cursor() as cursor:
-        cursor.execute(hinted, parameters)
-        return int(cursor.rowcount)

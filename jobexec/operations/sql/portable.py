@@ -86,8 +86,8 @@ class Dialect:
     skip_conflicts: ClassVar[str | None] = None
     #: Whether the number of inserted rows leaves those out.
     counts_skipped: ClassVar[bool] = True
-    #: Whether DELETE is told to use the primary key.
-    hints_primary_key: ClassVar[bool] = False
+    #: Whether DELETE with a list of values reads and locks other rows, too, so that it needs :meth:`delete_listed`.
+    scans_to_delete: ClassVar[bool] = False
 
     def missing_options(self, database: Mapping[str, Any]) -> dict[str, str]:
         """Return what OPTIONS in the settings of a database lack for several writers at a time."""
@@ -96,6 +96,10 @@ class Dialect:
     def is_behind_pooler(self, driver: Any) -> bool:
         """Whether the driver's connection goes to a pooler and not to the server itself. Raises the driver's errors."""
         return False
+
+    def delete_listed(self, connection: Any, is_primary_key: bool) -> str:
+        """Return the beginning of a DELETE from ``{table}`` by a list of values of one indexed column."""
+        raise NotImplementedError
 
     def in_transaction(self, connection: Any) -> bool:
         """Whether a transaction is open, also one that a statement of SQL has begun; if it cannot be known, False."""

@@ -9,6 +9,7 @@ from uuid import UUID
 from jobexec.identifiers import uuid7s
 from jobexec.operations.history.keys import next_keys
 from jobexec.operations.notify.wake_workers import wake_workers_on_commit
+from jobexec.operations.sql.delete import delete_rows
 
 from ..engine import rows
 from ..engine.tokens import Changes, Tokens
@@ -73,7 +74,7 @@ class Flush:
         for scope, gone in names.items():
             for start in range(0, len(gone), _PAGE):
                 rows_of_scope = Variable.objects.using(using).filter(scope_id=scope)
-                rows_of_scope.filter(name__in=gone[start : start + _PAGE]).delete()
+                delete_rows(rows_of_scope.filter(name__in=gone[start : start + _PAGE]))
         self.statement.delete(Execution, "id", changes.gone_tokens)
         self.statement.delete(EventSubscription, "id", changes.gone_subscriptions)
         self._delete_tasks()
@@ -86,8 +87,8 @@ class Flush:
             return
         tasks = UserTask.objects.using(self.using).filter(root_id=self.origin.root_id, owner_id__in=gone)
         if ids := list(tasks.values_list("pk", flat=True)):
-            TaskCandidate.objects.using(self.using).filter(task_id__in=ids).delete()
-            UserTask.objects.using(self.using).filter(pk__in=ids).delete()
+            delete_rows(TaskCandidate.objects.using(self.using).filter(task_id__in=ids))
+            delete_rows(UserTask.objects.using(self.using).filter(pk__in=ids))
 
     def _write_instances(self) -> None:
         changes = self.changes

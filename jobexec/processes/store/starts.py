@@ -6,6 +6,7 @@ from jobexec import clock
 from jobexec.models import JOB_TABLES
 from jobexec.operations.enqueue.create import create_jobs
 from jobexec.operations.rows.remove import remove_cancelled
+from jobexec.operations.sql.delete import delete_rows
 from jobexec.operations.sql.locks import lock_rows
 
 from ..definition import Event, Expression, InvalidProcess, Node, Problem, Process, TimerKind, Trigger
@@ -45,7 +46,7 @@ def _disarm(using: str, row: ProcessDefinition) -> None:
     """One key of one tenant: its ids begin with the key."""
     rows = ProcessDefinition.objects.using(using).filter(key=row.key, tenant_id=row.tenant_id).exclude(pk=row.pk)
     ids = list(rows.values_list("pk", flat=True))
-    EventSubscription.objects.using(using).filter(definition_id__in=ids, instance_id__isnull=True).delete()
+    delete_rows(EventSubscription.objects.using(using).filter(definition_id__in=ids, instance_id__isnull=True))
     for table in JOB_TABLES:
         jobs = table._base_manager.using(using).filter(
             process_definition_key=row.key, tenant_id=row.tenant_id, handler_type=START, lock_owner=None

@@ -14,9 +14,10 @@ from django.db import connections
 from django.db.models import JSONField, Model
 
 from jobexec.operations.sql.copy import array
+from jobexec.operations.sql.delete import delete_rows
 from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.insert import json_text, parameters
-from jobexec.operations.sql.locks import delete_rows, names_conflict_target
+from jobexec.operations.sql.locks import names_conflict_target
 
 Table = type[Model]
 Columns = Mapping[str, Any]

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from jobexec.models import JOB_TABLES, JobDefinition
-from jobexec.operations.sql.locks import delete_rows
+from jobexec.operations.sql.delete import delete_rows
 
 from ..models import (
     ActivityInstance,

@@ -15,7 +15,7 @@ from jobexec.executor.job_executor import JobExecutor
 from jobexec.models import SHARED_COLUMNS, Batch, DeadLetterJob, Incident, IncidentState, Job
 from jobexec.operations import batch_progress, delete_batch, start_batch
 from jobexec.operations.history.incidents import open_incidents
-from jobexec.operations.sql.locks import delete_rows
+from jobexec.operations.sql.delete import delete_rows
 
 from ...case import Case, Contenders
 from ...measure import BenchError, Sample, Stopwatch
