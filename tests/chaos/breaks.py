@@ -5,6 +5,7 @@ These replace functions of jobexec in processes of the tests; jobexec itself has
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -169,14 +170,14 @@ def task_fence() -> None:
 def resource_row() -> None:
     """Nodes that look for permits of a resource at the same moment do not wait for each other."""
 
-    def resources(using: str, names: Any) -> dict[str, Any]:
+    def resources(using: str, names: Any) -> tuple[dict[str, Any], Counter[str]]:
         known = promote._rows(using, names)
         missing = [promote._new(name) for name in sorted(names) if name not in known]
         if missing:
             promote.insert_missing(using, promote.Resource, missing)
-        return promote._rows(using, names)
+        return promote._rows(using, names), promote.in_use(using, names)
 
-    promote.locked_resources = resources  # type: ignore[assignment]
+    promote._locked = resources
 
 
 def rate() -> None:
@@ -303,7 +304,8 @@ def tally_fence() -> None:
 
 def permit_count() -> None:
     """Permits that are taken are not counted."""
-    promote.in_use = lambda using, names: {}
+    locked = promote._locked
+    promote._locked = lambda using, names: (locked(using, names)[0], Counter())
 
 
 def follow_up() -> None:

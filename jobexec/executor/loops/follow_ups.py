@@ -173,25 +173,30 @@ class FollowUps:
             return None
         return PermitHome(self, owner)
 
-    def stays(self, job: AcquiredJob, deployment: str) -> bool:
-        """Whether a job that is about to be promoted stays here; notes it as held."""
+    def share_of(self, job: AcquiredJob, deployment: str) -> str | None:
+        """The acquisition for which a job that is about to be promoted may stay here; None if it may not."""
         columns = {name: getattr(job, name) for name in _DECIDING} | {"deployment_id": deployment}
         acquirer = self._acquirer(columns)
-        if acquirer is None or job.serial_key or not self._stays(job.lock_owner, columns):
-            return False
-        if self._room(job.handler_type, job.atomic) < 1:
-            return False
-        job.acquired_by = _share(acquirer)
+        if acquirer is None or not self._stays(job.lock_owner, columns):
+            return None
+        return _share(acquirer)
+
+    def hold_promoted(self, job: AcquiredJob) -> None:
+        """Note a job as held before it is promoted."""
         with self._lock:
             self._held[job.id] = job
-        return True
 
     def take(self, jobs: Sequence[AcquiredJob]) -> None:
         """Bring committed jobs to the pool."""
         if not jobs:
             return
         self._tell(jobs)
-        self._give_back([job for job in jobs if self._stopping() or self._pool.offer([[job]], job.share)])
+        by_share: dict[str, list[Batch]] = {}
+        for job in jobs:
+            by_share.setdefault(job.share, []).append([job])
+        for share, batches in by_share.items():
+            refused = batches if self._stopping() else self._pool.offer(batches, share)
+            self._give_back([job for batch in refused for job in batch])
         self.forget(jobs)
 
     def doubt(self, jobs: Sequence[AcquiredJob]) -> None:
@@ -202,8 +207,12 @@ class FollowUps:
 
     @property
     def room(self) -> int:
-        """How many jobs of any kind could begin at once."""
-        return self._pool.most_spare - len(self.jobs())
+        """How many jobs of any kind could begin soon."""
+        return self._pool.most_spare + self._pool.soon - len(self.jobs())
+
+    def room_for(self, job: AcquiredJob) -> int:
+        """How many jobs like this one could begin soon."""
+        return self._room(job.handler_type, job.atomic) + self._pool.soon
 
     # Called when a run has ended.
 
@@ -250,18 +259,32 @@ class FollowUps:
 
 
 class PermitHome:
-    """This node, for one promotion."""
+    """This node, for one promotion. What decides about a job is looked up once for all that are alike."""
 
     def __init__(self, follow_ups: FollowUps, owner: str) -> None:
         self._follow_ups, self._taken = follow_ups, list[AcquiredJob]()
         self.lock, self.wide = follow_ups.lock(owner), follow_ups.node.scope.wide
+        self._shares: dict[tuple[Any, ...], str | None] = {}
+        #: By handler, how many jobs may be taken in all.
+        self._rooms: dict[tuple[str, bool], int] = {}
 
     def room(self) -> int:
         return self._follow_ups.room
 
     def takes(self, job: AcquiredJob, deployment: str) -> bool:
-        if not self._follow_ups.stays(job, deployment):
+        if job.serial_key:
+            return False  # only acquisition can lock a process instance
+        alike = (job.category, job.priority, job.tenant_id, deployment)
+        if alike not in self._shares:
+            self._shares[alike] = self._follow_ups.share_of(job, deployment)
+        handler = (job.handler_type, job.atomic)
+        if handler not in self._rooms:
+            self._rooms[handler] = self._follow_ups.room_for(job) + len(self._taken)
+        share = self._shares[alike]
+        if share is None or self._rooms[handler] <= len(self._taken):
             return False
+        job.acquired_by = share
+        self._follow_ups.hold_promoted(job)
         self._taken.append(job)
         return True
 

@@ -107,6 +107,11 @@ class Pool(Service):
             return self._queue.most_spare
 
     @property
+    def soon(self) -> int:
+        """How many jobs that wait for a thread begin before any other node would notice them: none, unless tiny."""
+        return self._queue.throughput.within(STALL)
+
+    @property
     def none_waits(self) -> bool:
         """Whether no job waits for a thread."""
         with self._changed:

@@ -39,6 +39,10 @@ class Throughput:
         """How many jobs a thread takes at once: 1, unless they are tiny."""
         return 1 if self.seconds is None else max(1, int(_CHUNK / max(self.seconds, 1e-7)))
 
+    def within(self, seconds: float) -> int:
+        """How many jobs one thread does in this time; 0 as long as nothing is known."""
+        return 0 if self.seconds is None else int(min(seconds / max(self.seconds, 1e-7), 1e7))
+
     def threads_for(self, jobs: int) -> int:
         """How many threads are useful for ``jobs`` waiting jobs: few if these are tiny, as there is one interpreter."""
         if self.seconds is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -54,13 +54,23 @@ def entries_of(names: Iterable[str]) -> dict[str, str]:
     return {name: entry for name, entry in found.items() if entry is not None and entry != name}
 
 
-def in_use(using: str, names: Collection[str]) -> Mapping[str, int]:
+def in_use(using: str, names: Collection[str]) -> Counter[str]:
     """How many permits of these resources are taken. Locks nothing."""
-    used: Counter[str] = Counter()
     with connections[using].cursor() as cursor:
-        cursor.execute(_in_use(len(names)), [*names] * len(PERMITS))
-        for name, count in cursor.fetchall():
-            used[name] += count
+        cursor.execute(*in_use_statement(names))
+        return added_up(cursor.fetchall())
+
+
+def in_use_statement(names: Collection[str]) -> tuple[str, list[str]]:
+    """The statement of :func:`in_use`, with its parameters."""
+    return _in_use(len(names)), [*names] * len(PERMITS)
+
+
+def added_up(counts: Iterable[tuple[str, int]]) -> Counter[str]:
+    """The counts of a resource in the tables, added up."""
+    used: Counter[str] = Counter()
+    for name, count in counts:
+        used[name] += count
     return used
 
 

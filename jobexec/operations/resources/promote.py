@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain, islice
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
+from uuid import UUID
 
 from django.db import connections
 from django.db.models import QuerySet
@@ -137,8 +139,8 @@ def _rows(using: str, names: Collection[str]) -> dict[str, Resource]:
 
 def _promote(using: str, names: Sequence[str], limit: int, result: Promotion, home: Home | None) -> None:
     with atomic(using):
-        rows = locked_resources(using, names)
-        now, used = clock.now(using), in_use(using, names)
+        rows, used = _locked(using, names)
+        now = clock.now(using)
         rooms: dict[str, tuple[Resource, ResourceLimits, Room]] = {}
         for row in (rows[name] for name in names if name in rows):
             limits = _limits(rows, row)
@@ -150,11 +152,14 @@ def _promote(using: str, names: Sequence[str], limit: int, result: Promotion, ho
         found = {name: taken.first(name, min(limit, room.jobs)) for name, (_, _, room) in rooms.items() if room.jobs}
         rated = [name for name, (_, limits, _) in rooms.items() if limits.rate is not None]
         expired = _expired(using, [found.get(name, []) for name in rated], now)
-        result.moved += taken.move(found.values())
-        for name, (row, limits, room) in rooms.items():
-            count = len(found.get(name, ()))
-            if count:
-                take(row, limits, count - expired[name], now)
+        counts = {name: len(rows) for name, rows in found.items()}
+        with taken.together():
+            result.moved += taken.move(found.values())
+            for name, count in counts.items():
+                if count:
+                    take(rooms[name][0], rooms[name][1], count - expired[name], now)
+        for name, (_, _, room) in rooms.items():
+            count = counts.get(name, 0)
             if count == limit < room.jobs or expired[name]:
                 result.again[name] = None
             elif room.until is not None and (not room.jobs or count == room.jobs):
@@ -177,17 +182,25 @@ def locked_resources(using: str, names: Sequence[str]) -> dict[str, Resource]:
     A resource has no row before its first job is promoted. Under REPEATABLE READ a row may be missing that another
     transaction has just inserted.
     """
+    rows, _ = _locked(using, names)
+    return rows
+
+
+def _locked(using: str, names: Sequence[str]) -> tuple[dict[str, Resource], Counter[str]]:
+    """The locked rows, and the permits in use since they are locked."""
     rows = Resource.objects.using(using).filter(pk__in=names).order_by("pk")
     if promote_statement.is_possible(using):
-        locked = {row.name: row for row in promote_statement.lock_resources(using, names)}
+        found, used = promote_statement.lock_resources(using, names)
     else:
-        locked = {row.name: row for row in lock_rows(rows.all())}
-    missing = [name for name in names if name not in locked]
+        found = list(lock_rows(rows.all()))
+        used = in_use(using, names)
+    missing = {*names}.difference(row.name for row in found)
     if missing:
         insert_missing(using, Resource, [_new(name) for name in sorted(missing)])
-        locked = {row.name: row for row in lock_rows(rows.all())}
+        found = list(lock_rows(rows.all()))
+        used = in_use(using, names)
     patterns = {*entries_of(names).values()}
-    return locked | (Resource.objects.using(using).in_bulk(patterns) if patterns else {})
+    return {row.name: row for row in found} | Resource.objects.using(using).in_bulk(patterns), used
 
 
 def _new(name: str) -> dict[str, Any]:
@@ -227,9 +240,19 @@ class _Taken:
         at_home = min(count, self._home.room()) if self._home is not None else 0
         found = self._offered(name, at_home, self._home) if self._home is not None and at_home > 0 else []
         if at_home <= len(found) < count:
-            self._plain = False
-            rows = _in_line(self._using, name).exclude(pk__in=[pk for pk, *_ in found])
-            found += lock_rows(rows, skip_locked=True).values_list(*COLUMNS)[: count - len(found)]
+            found += self._more(name, count - len(found), [pk for pk, *_ in found])
+        return found
+
+    def _more(self, name: str, count: int, besides: list[UUID]) -> list[Found]:
+        """Others, which this node does not run, or not at once."""
+        if not promote_statement.is_possible(self._using):
+            rows = _in_line(self._using, name).exclude(pk__in=besides)
+            return list(lock_rows(rows, skip_locked=True).values_list(*COLUMNS)[:count])
+        found: list[Found] = []
+        for *row, suspensions in promote_statement.more(self._using, name, count, besides):
+            _, requested, _, job_key, _ = each = cast(Found, tuple(row))
+            self._plain = self._plain and not (suspensions or requested) and job_key is None
+            found.append(each)
         return found
 
     def _offered(self, name: str, count: int, home: Home) -> list[Found]:
@@ -243,6 +266,10 @@ class _Taken:
             if job_key is None and home.takes(job, deployment):
                 self.kept.append(job)
         return found
+
+    def together(self) -> AbstractContextManager[None]:
+        """For the statements that write, whose results nobody needs if all jobs are plain."""
+        return dialect(self._using).pipeline(connections[self._using]) if self._plain else nullcontext()
 
     def move(self, found: Iterable[list[Found]]) -> int:
         """Move the jobs; returns how many."""
@@ -285,12 +312,12 @@ def permit_for(using: str, row: AbstractJob) -> bool:
     """Take a permit for one job, which the caller moves in the same transaction; False if there is none."""
     name = row.resource or ""
     with atomic(using):
-        rows = locked_resources(using, [name])
+        rows, used = _locked(using, [name])
         resource, now = rows.get(name), clock.now(using)
         limits = _limits(rows, resource) if resource is not None else None
         if resource is None or limits is None:
             return False
-        if not room_of(resource, limits, in_use(using, [name]).get(name, 0), now).jobs:
+        if not room_of(resource, limits, used[name], now).jobs:
             return False
         take(resource, limits, 1, now)
     return True

@@ -8,6 +8,7 @@ empty texts that are not NULL (which Oracle lacks).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
@@ -143,6 +144,13 @@ class Dialect:
     def cursor(self, connection: Any) -> Any:
         """Return a cursor for many rows of numbers, flags and ids."""
         return connection.cursor()
+
+    def pipeline(self, connection: Any) -> AbstractContextManager[None]:
+        """Send the statements of the block together, if the driver can: each answer costs a wait for the interpreter.
+
+        Rows are to be fetched after the block; the number of changed rows is unknown within it.
+        """
+        return nullcontext()
 
     def id_list(self, ids: Iterable[UUID]) -> Any:
         """Return the parameter for :meth:`among`, for a :meth:`cursor`."""

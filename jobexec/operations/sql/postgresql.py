@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -159,6 +160,15 @@ class PostgreSQL(Dialect):
             cursor = driver.Cursor(connection.connection)
         cursor.format = driver.pq.Format.BINARY
         return connection.make_debug_cursor(cursor) if connection.queries_logged else connection.make_cursor(cursor)
+
+    @contextmanager
+    def pipeline(self, connection: Any) -> Iterator[None]:
+        connection.ensure_connection()
+        if self.prepares_sessions(connection) or not connection.Database.Pipeline.is_supported():
+            yield
+            return
+        with connection.wrap_database_errors, connection.connection.pipeline():
+            yield
 
     def prepares_sessions(self, connection: Any) -> bool:
         return type(connection)._cursor is not _DJANGOS_CURSOR

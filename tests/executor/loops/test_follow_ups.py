@@ -637,6 +637,20 @@ class TestPermits:
         assert started.engine.node.meters.take().counts["job-followed-up", ""] > 0
         assert started.home.jobs() == []
 
+    @every_database
+    def test_tiny_ones_stay_beyond_the_idle_threads(self, alias, node, handle):
+        seen = []
+        handle(seen.append, name="tests.paid")
+        started = node(THREADS=1, RESOURCES={"pay.example": {"limit": 50}})
+        started.executor.pool._queue.throughput.seconds = 0.00005  # a hundred in 5 ms
+        with transaction.atomic(alias):
+            for number in range(40):
+                note(alias, "paid", number, resource="pay.example")
+        until(lambda: len(seen) == 40 and all_gone(alias))
+        assert seen == sorted(seen)
+        assert started.engine.node.meters.take().counts["job-followed-up", ""] == 40
+        assert started.home.jobs() == []
+
     @pytest.mark.gate
     @every_database
     def test_one_that_waits_for_a_message_gets_none(self, alias, node, handle):

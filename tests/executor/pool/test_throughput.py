@@ -18,6 +18,7 @@ def test_as_long_as_nothing_is_known_all_threads_work_and_some_jobs_wait():
     assert pace.most() == 4 + 20
     assert pace.chunk() == 1
     assert pace.threads_for(1) == pace.threads_for(1000) == 4
+    assert pace.within(60) == 0
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,7 @@ def test_tiny_jobs_travel_in_hundreds_and_slow_ones_are_not_hoarded(seconds, mos
     assert pace.chunk() == pytest.approx(chunk, abs=1)
     assert pace.threads_for(10) == threads_for_ten
     assert pace.threads_for(0) == 1
+    assert pace.within(0.0025) == pytest.approx(pace.chunk() if seconds <= 0.0025 else 0, abs=1)
 
 
 def test_a_slow_outlier_is_forgotten_in_less_than_a_tenth_of_a_second_of_tiny_jobs():

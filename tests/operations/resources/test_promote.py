@@ -8,6 +8,7 @@ import jobexec
 from jobexec.exceptions import InvalidJob
 from jobexec.models import BlockedJob, DeadLetterJob, Job, Resource, SuspendedJob, TimerJob
 from jobexec.operations import activate, cancel, requeue, retry_now, set_priority, suspend, trigger_due_timers
+from jobexec.operations.resources import promote_statement
 from jobexec.operations.resources.promote import blocked_resources, promote
 from jobexec.operations.rows import move_statement
 from jobexec.operations.settle.complete import complete_jobs
@@ -34,7 +35,8 @@ def resources(configure):
 def form(request, monkeypatch):
     """Both forms in which rows move."""
     if request.param == "portable":
-        monkeypatch.setattr(move_statement, "is_possible", lambda using: False)
+        for module in (move_statement, promote_statement):
+            monkeypatch.setattr(module, "is_possible", lambda using: False)
 
 
 def blocked(alias, count=1, resource="pay.example", **columns):
