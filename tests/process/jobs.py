@@ -1,6 +1,7 @@
 """Handlers of the executors that are started as processes; files tell the test what happened, and when to go on."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -23,6 +24,12 @@ def _append(path: str, text: str) -> None:
 def note(path: str, text: str) -> None:
     """Leave a line, with the process that wrote it."""
     _append(path, f"{text} {os.getpid()}")
+
+
+@job
+def note_what_is_frozen(path: str) -> None:
+    """Leave a line that says how many objects the garbage collection leaves out, in thousands."""
+    _append(path, str(gc.get_freeze_count() // 1000))
 
 
 @job

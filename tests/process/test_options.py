@@ -1,5 +1,6 @@
 """Options of the command: what it serves, what it says, when it ends, why it does not start."""
 
+import gc
 import signal
 from datetime import timedelta
 
@@ -33,6 +34,19 @@ def test_until_empty_waits_for_retries_and_reports_timers(alias, run, enqueue, t
     assert executor.out[0].startswith(f"jobexec {jobexec.__version__}, node ")
     failures = [line for line in executor.err if "failed after" in line]
     assert len(failures) == 3, "failures are said on stderr"
+
+
+@pytest.mark.gate
+@pytest.mark.databases("sqlite")
+def test_full_garbage_collections_leave_out_what_was_loaded_at_the_start(run, enqueue, trace):
+    enqueue("note_what_is_frozen")
+    executor = run("--until-empty")
+    assert executor.ended() == 0, executor.text
+    (line,) = trace.lines()
+    assert int(line) > 50
+    before = gc.get_freeze_count()
+    runjobexecutor.Command().keep_what_is_loaded()
+    assert gc.get_freeze_count() == before  # this process is not the command's own
 
 
 @pytest.mark.slow

@@ -92,6 +92,7 @@ class Command(SupervisedCommand):
         server = gateway.GrpcGateway(told.Options(using=using, **{name: options[name] for name in _OPTIONS}))
         shutdown = Shutdown(_leave)
         shutdown.install()
+        self.keep_what_is_loaded()
         server.start()
         worker_registry.start(using)
         say = self._say if options["verbosity"] else _say_nothing

@@ -157,6 +157,7 @@ class Command(SupervisedCommand):
         reporter = Reporter(health, listeners, notifier.interval if notifier else 1.0)
         reporter.run_once()  # the supervisor must know that this process receives its orders before it holds any job
         reporter.start()
+        self.keep_what_is_loaded()
         try:
             executor.start()
             health.begin(reporter.wake)
