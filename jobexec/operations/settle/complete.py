@@ -14,6 +14,7 @@ from ..history.task_rows import End, as_written, end_of, write_ends
 from ..rows import tallies
 from ..rows.exclusive import unlock_instances
 from ..rows.fencing import lock_unchanged
+from ..sql import insert_select
 from ..sql.delete import delete_rows
 from ..sql.dialect import dialect
 from ..sql.locks import atomic, returns_rows
@@ -163,9 +164,20 @@ def _still_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID
 
 
 def _write_successes(using: str, runs: dict[UUID, Run]) -> None:
-    if runs:
-        rows = Job.objects.using(using).filter(pk__in=runs).defer("handler_configuration", "exception_stack")
-        job_log.write(using, LogState.SUCCESSFUL, [_success(row, runs[row.pk]) for row in rows])
+    if not runs:
+        return
+    jobs = Job.objects.using(using).filter(pk__in=runs)
+    if insert_select.is_possible(using):
+        rows = jobs.values_list("pk", "retries", "attempts", "due_date", "create_time", named=True)
+        job_log.copy(using, LogState.SUCCESSFUL, Job, {row.pk: _copied_success(row, runs[row.pk]) for row in rows})
+        return
+    loaded = jobs.defer("handler_configuration", "exception_stack")
+    job_log.write(using, LogState.SUCCESSFUL, [_success(row, runs[row.pk]) for row in loaded])
+
+
+def _copied_success(row: Any, run: Run) -> dict[str, Any]:
+    silent = {"exception_message": "", "exception_stack": "", "fingerprint": "", "client": ""}
+    return {"retries": row.retries, "attempt": row.attempts + 1, **silent, **timing(row, run)}
 
 
 def _success(row: Job, run: Run) -> Any:

@@ -11,6 +11,7 @@ from jobexec.operations import complete_jobs, release_jobs
 from jobexec.operations.rows import fencing
 from jobexec.operations.settle import complete, complete_statement, result_statement
 from jobexec.operations.settle.complete import complete_with_results
+from jobexec.operations.sql import insert_select
 from jobexec.operations.sql.postgresql import PostgreSQL
 from jobexec.operations.values.run import Result, Run
 from tests.support.columns import VALUES
@@ -43,7 +44,8 @@ def completed(alias, monkeypatch, portable, act):
     with monkeypatch.context() as patch, pytest.raises(Undo), transaction.atomic(using=alias):
         if portable:
             patch.setattr(complete, "returns_rows", lambda using: False)
-            patch.setattr(result_statement, "is_possible", lambda using: False)
+            for module in (result_statement, insert_select):
+                patch.setattr(module, "is_possible", lambda using: False)
         result = act()
         logged = [dict(zip(names, row, strict=True)) for row in JobLog.objects.using(alias).values_list(*names)]
         left = set(Job.objects.using(alias).values_list("pk", "lock_owner", "revision"))
