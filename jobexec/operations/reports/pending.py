@@ -13,6 +13,7 @@ from django.db.models import Q
 from jobexec import clock
 from jobexec.models import BlockedJob, HistoryJob, Job, Message, TimerJob
 
+from ..sql.exists import exist
 from ..values.acquired_job import ServedJobs
 
 
@@ -41,14 +42,21 @@ def pending(using: str, scopes: Iterable[ServedJobs]) -> Pending:
     waiting = TimerJob.objects.using(using).filter(served)
     now, recorded = clock.now(using), HistoryJob.objects.using(using)
     timers = waiting.filter(attempts=0, due_date__gt=now)
+    blocked = BlockedJob.objects.using(using).filter(served).filter(Q(waits_for=None) | Q(next_look__lte=now))
+    # In one statement: a retry that becomes due meanwhile moves from a table not looked at yet to one that was.
+    *due, retries, failed = exist(
+        using,
+        Job.objects.using(using).filter(served),
+        waiting.filter(due_date__lte=now),  # a due timer that has not been moved yet counts as a due job
+        blocked,
+        Message.objects.using(using).filter(delivery_time__isnull=False),
+        recorded.filter(due_date__lte=now),
+        waiting.filter(attempts__gt=0),
+        recorded.filter(attempts__gt=0),
+    )
     return Pending(
-        # A due timer that has not been moved yet counts as a due job.
-        due=Job.objects.using(using).filter(served).exists()
-        or waiting.filter(due_date__lte=now).exists()
-        or BlockedJob.objects.using(using).filter(served).filter(Q(waits_for=None) | Q(next_look__lte=now)).exists()
-        or Message.objects.using(using).filter(delivery_time__isnull=False).exists()
-        or recorded.filter(due_date__lte=now).exists(),
-        retries=waiting.filter(attempts__gt=0).exists() or recorded.filter(attempts__gt=0).exists(),
+        due=any(due),
+        retries=retries or failed,
         timers=timers.count(),
         next_due_date=timers.order_by("due_date").values_list("due_date", flat=True).first(),
     )

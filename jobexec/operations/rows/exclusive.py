@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 from uuid import uuid4
 
 from django.db import connections
@@ -17,6 +16,7 @@ from ..notify.wake import wake_on_commit
 from ..notify.wake_workers import wake_workers_on_commit
 from ..sql.delete import delete_rows
 from ..sql.dialect import dialect
+from ..sql.exists import exist
 from ..sql.insert import insert_missing
 from ..sql.locks import lock_rows, returns_rows
 from ..sql.portable import Dialect
@@ -141,7 +141,7 @@ def wake_for_siblings(using: str, freed: Collection[str]) -> None:
     if not freed:
         return
     external = of_instances(ExternalWorkerJob.objects.using(using), freed)
-    _wake(using, freed, *_exist(using, of_instances(Job.objects.using(using), freed), external))
+    _wake(using, freed, *exist(using, of_instances(Job.objects.using(using), freed), external))
 
 
 def _wake(using: str, freed: Collection[str], for_executors: bool, for_workers: bool) -> None:
@@ -152,17 +152,6 @@ def _wake(using: str, freed: Collection[str], for_executors: bool, for_workers: 
         external = of_instances(ExternalWorkerJob.objects.using(using), freed)
         types = external.order_by().values_list("handler_type", flat=True).distinct()[:_TYPES]
         wake_workers_on_commit(using, types)
-
-
-def _exist(using: str, *querysets: QuerySet[Any]) -> list[bool]:
-    """Check in one statement whether each queryset has a row."""
-    asked = [rows.query.exists().get_compiler(using).as_sql() for rows in querysets]
-    with connections[using].cursor() as cursor:
-        cursor.execute(
-            f"SELECT {', '.join(f'EXISTS({sql})' for sql, _ in asked)}",
-            [each for _, values in asked for each in values],
-        )
-        return [bool(each) for each in cursor.fetchone()]
 
 
 def unlock_all(using: str, owner: str) -> int:
