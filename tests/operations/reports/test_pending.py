@@ -13,7 +13,7 @@ from jobexec.operations.values.acquired_job import ServedJobs
 from tests.support.factories import make_row
 
 pytestmark = pytest.mark.every_database
-SCOPES = [ServedJobs(categories=["default"])]
+SCOPES = [ServedJobs(categories=("default",))]
 
 
 def test_a_retry_that_becomes_due_between_two_statements_is_seen(alias, frozen):
