@@ -28,7 +28,7 @@ class SupervisedCommand(BaseCommand):
         """Exclude what is loaded by now from garbage collection, if the process is this command's own.
 
         Otherwise each full collection looks at all of it, finds nothing, and stops all threads meanwhile: with the demo
-        project, for 50 ms.
+        project, for 60 ms or more.
         """
         if getattr(self, "_called_from_command_line", False):
             gc.freeze()

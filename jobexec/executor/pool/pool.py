@@ -108,7 +108,7 @@ class Pool(Service):
 
     @property
     def soon(self) -> int:
-        """How many jobs that wait for a thread begin before any other node would notice them: none, unless tiny."""
+        """How many jobs one thread does within 5 ms: none, unless they are tiny."""
         return self._queue.throughput.within(STALL)
 
     @property

@@ -100,7 +100,7 @@ class Dialect:
 
     def delete_listed(self, connection: Any, is_primary_key: bool) -> str:
         """Return the beginning of a DELETE from ``{table}`` by a list of values of one indexed column."""
-        raise NotImplementedError
+        return "DELETE FROM {table}"
 
     def in_transaction(self, connection: Any) -> bool:
         """Whether a transaction is open, also one that a statement of SQL has begun; if it cannot be known, False."""
