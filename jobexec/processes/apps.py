@@ -19,21 +19,24 @@ class ProcessesConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register what processes add to executors, messages, gateways, the cleanup and the checks."""
+        """Register what processes add to executors, messages, gateways, the cleanup, deployments and the checks."""
         from jobexec.operations.maintenance.cleanup import add_to_cleanup
         from jobexec.operations.messages.deliver import follow_deliveries
         from jobexec.operations.messages.publish import add_receiver
+        from jobexec.operations.nodes.deployments import keep_deployments
 
         from .checks import register_checks
         from .gateways import use
         from .handlers import steps
         from .handlers.messages import deliver_again, start_by_message
+        from .store.definitions import needing
         from .store.history import expired
 
         steps.use()
         add_receiver(start_by_message)
         follow_deliveries(deliver_again)
         add_to_cleanup(expired)
+        keep_deployments(needing)
         register_checks()
         use()
         post_migrate.connect(_deploy, dispatch_uid="jobexec.processes")  # once, however often apps are loaded

@@ -6,9 +6,9 @@ A starting node locks all versions of its deployment, always in the same order, 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, TextField
 from django.db.models.functions import Cast
@@ -34,6 +34,11 @@ from ..sql.delete import delete_rows
 from ..sql.locks import atomic, lock_rows, names_conflict_target
 from ..targets.for_each import OperationResult
 
+#: Of these deployments in a database, those that must be kept, with the reason.
+Needed: TypeAlias = Callable[[str, Collection[str]], Mapping[str, str]]
+
+_needed_by_others: list[Needed] = []
+
 #: The columns of a JobDefinition that a new registration of its handler does not overwrite.
 _KEPT = ("id", "overriding_priority", "overriding_since")
 
@@ -44,6 +49,12 @@ def split_deployment_id(deployment_id: str) -> tuple[str, str]:
     if not (name and colon and version):
         raise ValueError(f"deployment: expected 'name:version', got {deployment_id!r}.")
     return name, version
+
+
+def keep_deployments(needed: Needed) -> None:
+    """Let another app say which deployments it needs, so that they are not retired; a second call is ignored."""
+    if needed not in _needed_by_others:
+        _needed_by_others.append(needed)
 
 
 @audited
@@ -147,9 +158,9 @@ def retire_deployments(
     """Delete deployments that are no longer needed, with their registrations: ``ids``, or all superseded ones.
 
     A deployment is superseded by a newer version of the same name, deployed at least ``superseded_for`` ago. It is
-    needed as long as a job in any table names it, a living node has it in its code, or a living node was registered for
-    it by hand; a registration as an older version of the node's own deployment does not count. Deployments still needed
-    are skipped, with the reason.
+    needed as long as a job in any table or another app names it, a living node has it in its code, or a living node was
+    registered for it by hand; a registration as an older version of the node's own deployment does not count. Those
+    still needed are skipped, with the reason.
     """
     if (ids is None) == (superseded_for is None):
         raise ValueError("retire_deployments: expected either ids or superseded_for.")
@@ -199,6 +210,8 @@ def _needed(using: str, ids: Collection[str]) -> dict[str, str]:
         named = table._base_manager.using(using).filter(deployment_id__in=ids)
         for id in named.order_by().values_list("deployment_id", flat=True).distinct():
             found[id] = gettext_noop("jobs refer to it")
+    for needed in _needed_by_others:
+        found = {**needed(using, ids), **found}
     for id in set(ids) - found.keys():
         if any(_called_by(table, id, using) for table in EXTERNAL_TABLES):
             found[id] = gettext_noop("jobs refer to it")

@@ -15,6 +15,7 @@ from jobexec.operations.values.messages import as_text
 from ..engine.rows import Signal, SubscriptionKind
 from ..models import EventSubscription
 from ..store.columns import key_of
+from ..store.definitions import code_of
 
 #: Delivers a signal or a message to one receiver.
 DELIVER = "jobexec.processes.deliver"
@@ -61,6 +62,7 @@ def deliver_later(
                     "process_instance_id": str(instance or ""),
                     "process_definition_id": definition,
                     "process_definition_key": key_of(definition),
+                    **code_of(using, definition),
                 }
                 for pk, definition, instance in receivers[start : start + _PAGE]
             ],

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from ..models import ProcessInstance
+from .definitions import code_of
 
 #: Kinds of jobs beside those of the engine: of each instance in a multi-instance, and of one that waits for a message.
 INNER, MESSAGE = "inner", "message"
@@ -22,7 +23,7 @@ def key_of(definition: str) -> str:
 
 
 def columns_of(
-    origin: ProcessInstance, instance: UUID, owner: UUID, element: str, definition: str, kind: str
+    using: str, origin: ProcessInstance, instance: UUID, owner: UUID, element: str, definition: str, kind: str
 ) -> dict[str, Any]:
     """``owner`` is the execution, or the instance, that the job belongs to."""
     key = key_of(definition)
@@ -36,4 +37,5 @@ def columns_of(
         "failed_activity_id": element,
         "tenant_id": origin.tenant_id,
         "correlation_id": origin.business_key,
+        **code_of(using, definition),
     }

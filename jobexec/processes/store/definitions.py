@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
+
+from django.utils.translation import gettext_noop
 
 from ..definition import Binding, Kind, Process, from_json
 from ..engine.environment import Called
@@ -19,11 +22,31 @@ CALLS = "calls"
 _KEPT = 1_000
 
 
-@lru_cache(maxsize=_KEPT)
 def process(using: str, id: str) -> Process:
     """The definition with this id; its row never changes. Raises ProcessDefinition.DoesNotExist."""
-    found = ProcessDefinition.objects.using(using).values_list("model", flat=True).get(pk=id)
-    return from_json(json.loads(found))
+    return _read(using, id)[0]
+
+
+def code_of(using: str, id: str) -> dict[str, str]:
+    """The column of its jobs that names the code which has deployed it; none for a flow, and without a deployment.
+
+    The jobs of a flow, whose shape all versions of the code share, are of the deployment that takes the step.
+    """
+    code = _read(using, id)[1]
+    return {"deployment_id": code} if code else {}
+
+
+def needing(using: str, deployments: Collection[str]) -> dict[str, str]:
+    """Which of these deployments definitions name, with the reason to keep them."""
+    rows = ProcessDefinition.objects.using(using).filter(code_deployment__in=deployments)
+    found = rows.values_list("code_deployment", flat=True).distinct()
+    return dict.fromkeys(found, gettext_noop("process definitions refer to it"))
+
+
+@lru_cache(maxsize=_KEPT)
+def _read(using: str, id: str) -> tuple[Process, str]:
+    model, code = ProcessDefinition.objects.using(using).values_list("model", "code_deployment").get(pk=id)
+    return from_json(json.loads(model)), code
 
 
 @lru_cache(maxsize=_KEPT)

@@ -42,7 +42,9 @@ class IncidentWriter:
         each = []
         for incident in incidents:
             definition = self.tokens.instances[incident.instance].definition
-            columns = columns_of(self.origin, incident.instance, incident.owner, incident.element, definition, "retry")
+            columns = columns_of(
+                self.using, self.origin, incident.instance, incident.owner, incident.element, definition, "retry"
+            )
             kwargs = {"root": str(self.origin.root_id), "token": str(incident.owner)}
             columns |= {"handler_type": RETRY, "handler_configuration": {"args": [], "kwargs": kwargs}, "atomic": True}
             each.append(columns)

@@ -52,7 +52,7 @@ _ARMED = frozenset({Trigger.TIMER, Trigger.MESSAGE})
 _ENDED_BY_FORCE = frozenset({rows.InstanceState.CANCELLED, rows.InstanceState.TERMINATED})
 
 #: Options of a function's declaration that its steps have, too.
-_DECLARED = ("retries", "priority", "category", "timeout", "headers")
+_DECLARED = ("retries", "priority", "category", "deployment", "timeout", "headers")
 
 
 def step_columns(name: str) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class JobWriter:
         if row.kind is not rows.SubscriptionKind.MESSAGE or row.key is None:
             return None
         definition = self.tokens.instances[row.instance].definition
-        columns = columns_of(self.origin, row.instance, row.owner, row.element, definition, MESSAGE)
+        columns = columns_of(self.using, self.origin, row.instance, row.owner, row.element, definition, MESSAGE)
         columns |= {
             "handler_type": RECEIVE,
             "handler_configuration": {"args": [], "kwargs": {"subscription": str(row.id)}},
@@ -158,8 +158,9 @@ class JobWriter:
     def _create_batch(self, job: rows.Job) -> None:
         """A job for each item, counted by a batch of jobexec, whose id is that of the job that the token waits for."""
         kwargs = {"root": str(self.origin.root_id), "token": str(job.owner)}
-        given = columns_of(self.origin, job.instance, job.owner, job.element, self._definition(job), job.kind)
-        given = {name: given[name] for name in ("process_instance_id", "tenant_id") if given[name]}
+        common = self._common(job)
+        given = {name: common[name] for name in ("process_instance_id", "tenant_id") if common[name]}
+        given |= {"deployment": code} if (code := common.get("deployment_id")) else {}
         given |= {"database": self.using, "encrypted": False, "resource": None}  # its arguments are ids
         calls = {"on_success": GATHERED, "on_failure": NOT_GATHERED}
         arguments = {
@@ -175,7 +176,7 @@ class JobWriter:
             user=self.origin.start_user,
             id=job.id,
         )
-        columns = step_columns(job.payload["handler"]) | self._common(job)
+        columns = step_columns(job.payload["handler"]) | common
         columns |= {"handler_type": f"{ITEM}{job.payload['handler']}", "exclusive": False, "batch_id": batch.pk}
         columns = self._traced(job.id, columns)
         calls_of = job.payload["calls"]
@@ -250,7 +251,7 @@ class JobWriter:
 
     def _common(self, job: rows.Job) -> dict[str, Any]:
         definition = self.tokens.instances[job.instance].definition
-        columns = columns_of(self.origin, job.instance, job.owner, job.element, definition, self._kind(job))
+        columns = columns_of(self.using, self.origin, job.instance, job.owner, job.element, definition, self._kind(job))
         return columns | {"exclusive": job.exclusive} | self._options(job)
 
     def _kind(self, job: rows.Job) -> str:

@@ -78,6 +78,7 @@ def _arm_timer(using: str, row: ProcessDefinition, node: Node, event: Event) -> 
         "atomic": True,
         "exclusive": False,
         "due_date": due,
+        **({"deployment_id": row.code_deployment} if row.code_deployment else {}),
     }
     create_jobs(using, [columns])
 
