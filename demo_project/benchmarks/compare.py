@@ -28,7 +28,10 @@ from urllib.parse import urlsplit, urlunsplit
 from demo_project import postgresql_server
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES = ("drain", "history", "exclusive", "atomic", "retries", "waiting", "latency", "enqueue", "enqueue_many", "flows")
+CASES = (
+    *("drain", "history", "exclusive", "atomic", "retries", "waiting", "latency", "enqueue", "enqueue_many", "flows"),
+    *("resource", "children", "chain", "permits"),
+)
 #: The part of the pairs that must be worse too, so that no single bad minute makes a loss.
 MOST = 0.75
 

@@ -18,10 +18,9 @@ from demo_project.benchmarks.cases.upkeep.batch import Requeue
 from demo_project.benchmarks.cases.upkeep.bloat import rates_of
 from demo_project.benchmarks.cases.upkeep.idle import Statements
 from demo_project.benchmarks.cases.upkeep.retries import RetryQueue
-from demo_project.benchmarks.cases.upkeep.soak import CompactLedger
 from demo_project.benchmarks.cases.upkeep.timers import Move
 from demo_project.benchmarks.measure import BenchError, Sample
-from demo_project.benchmarks.noop import BACKLOG_HANDLER, CATEGORY, Ledger, check_once, fill, registered
+from demo_project.benchmarks.noop import BACKLOG_HANDLER, CATEGORY, CompactLedger, Ledger, check_once, fill, registered
 from demo_project.benchmarks.progress import Bar
 from demo_project.benchmarks.raw.drain import number_of
 from demo_project.benchmarks.raw.log import LoggingQueue
@@ -36,7 +35,7 @@ from demo_project.benchmarks.server_cpu import ServerThread
 from jobexec import clock, signals
 from jobexec.conf import get_settings
 from jobexec.handlers.registry import all_handlers
-from jobexec.models import JOB_TABLES, DeadLetterJob, ExecutorNode, Job, JobDefinition, JobLog, TimerJob
+from jobexec.models import JOB_TABLES, BlockedJob, DeadLetterJob, ExecutorNode, Job, JobDefinition, JobLog, TimerJob
 from jobexec.processes.models import ActivityInstance, Execution, ProcessDefinition, ProcessInstance, Variable
 from tests.support.factories import make_job, make_node, make_row
 from tests.support.suite.tiers import some
@@ -59,7 +58,7 @@ PROCESS_TABLES = (ProcessDefinition, ProcessInstance, Execution, Variable, Activ
 
 #: What makes each case small.
 TINY = {
-    "backlog": {"timers": 7, "dead_letters": 6, "log": 5, "foreign": 4},
+    "backlog": {"timers": 7, "dead_letters": 6, "log": 5, "foreign": 4, "blocked": 3},
     "idle": {"seconds": 1, "jobs": None},
     "async": {"wait": 0.01},
     "payload": {"payload": 1},
@@ -149,7 +148,7 @@ class TestExactlyOnce:
     @pytest.mark.gate
     @pytest.mark.parametrize("case", some(RUNNING, 4, later="nightly"))
     def test_ours_that_repeats_a_job_is_refused(self, alias, case, monkeypatch):
-        ledger = CompactLedger if case == "soak" else Ledger
+        ledger = CompactLedger if case in ("soak", "children") else Ledger
         note = ledger.note
 
         def twice(self, number):
@@ -283,13 +282,14 @@ class TestBacklog:
         seen, run = [], Backlog.raw
 
         def look(self):
-            tables = (TimerJob, DeadLetterJob, JobLog, Job)
+            tables = (TimerJob, DeadLetterJob, JobLog, BlockedJob, Job)
             seen.append([table._base_manager.using(alias).count() for table in tables])
             return run(self)
 
         monkeypatch.setattr(Backlog, "raw", look)
         found = json.loads(bench("backlog", alias, json=True))
-        assert seen == [[0, 0, 0, 0], [7, 6, 5, 4], [0, 0, 0, 0]]
+        with_permits = 4 + 5
+        assert seen == [[0] * 5, [7, 6, 5, 3, with_permits], [0] * 5]
         assert set(found["details"]["ratios"]) == {"ours to ours, empty", "raw to raw, empty"}
         assert found["details"]["backlog"] == TINY["backlog"]
         assert rows(alias) == 0

@@ -1,4 +1,4 @@
-"""Execute jobs in tables that are full of others: timers, dead letters, history, jobs of other deployments."""
+"""Execute jobs in tables that are full of others: timers, dead letters, history, blocked jobs, other deployments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import uuid4
 from django.db import connections, models
 
 from jobexec import clock
-from jobexec.models import DeadLetterJob, Job, JobLog, LogState, TimerJob
+from jobexec.models import BlockedJob, DeadLetterJob, Job, JobLog, LogState, TimerJob
 
 from ...bulk import multiply
 from ...case import Contenders
@@ -19,6 +19,8 @@ from ...sandbox import remove_everything, tidy
 from ..drain import Drain
 
 _ELSEWHERE = "jobbench-elsewhere"
+_RESOURCE, _LIMIT = "jobbench", 5
+_OPTIONS = ("timers", "dead_letters", "log", "foreign", "blocked")
 _COMMON: dict[str, Any] = {"handler_type": BACKLOG_HANDLER, "category": CATEGORY}
 
 
@@ -28,12 +30,15 @@ class Backlog(Drain):
     So what the machine does meanwhile is on both sides of the comparison.
 
     Timers are due from tomorrow on, one each second. The jobs of another deployment are executable, and stand before
-    ours in the order.
+    ours in the order. Blocked jobs wait for a resource whose permits jobs of that deployment have.
     """
 
     name: ClassVar[str] = "backlog"
     summary: ClassVar[str] = "execute no-op jobs beside timers, dead letters, history and jobs of other deployments"
-    own_settings: ClassVar[Mapping[str, Any]] = {"deployment_aware": True}
+    own_settings: ClassVar[Mapping[str, Any]] = {
+        "deployment_aware": True,
+        "resources": {_RESOURCE: {"limit": _LIMIT}},
+    }
     ratios = (("ours", "ours, empty"), ("raw", "raw, empty"))
 
     def phases(self) -> Sequence[tuple[Callable[[], None], Contenders]]:
@@ -42,7 +47,7 @@ class Backlog(Drain):
         return [(lambda: None, empty), (self.load, loaded), (self.unload, empty)]
 
     def facts(self) -> dict[str, Any]:
-        return {"backlog": {name: self.plan.options[name] for name in ("timers", "dead_letters", "log", "foreign")}}
+        return {"backlog": {name: self.plan.options[name] for name in _OPTIONS}}
 
     def load(self) -> None:
         """Fill the tables."""
@@ -55,7 +60,11 @@ class Backlog(Drain):
         ended = {"timestamp": now - timedelta(days=30), "state": LogState.SUCCESSFUL, "job_id": uuid4()}
         self._rows("log", JobLog(**ended, **_COMMON), later="timestamp", distinct=["job_id"])
         self._rows("foreign", Job(deployment_id=_ELSEWHERE, rank=0, **_COMMON))
-        analyze(alias, TimerJob, DeadLetterJob, JobLog, Job)
+        self._rows("blocked", BlockedJob(resource=_RESOURCE, rank=0, **_COMMON))
+        Job.objects.using(alias).bulk_create(
+            Job(deployment_id=_ELSEWHERE, resource=_RESOURCE, rank=0, **_COMMON) for _ in range(_LIMIT)
+        )
+        analyze(alias, TimerJob, DeadLetterJob, JobLog, Job, BlockedJob)
 
     def unload(self) -> None:
         """Empty them again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,8 +12,8 @@ from jobexec.runtime.threads import spawn
 
 from ... import ours
 from ...case import Case, Contenders
-from ...measure import BenchError, Sample, Stopwatch
-from ...noop import Ledger, registered, wait_for
+from ...measure import Sample, Stopwatch
+from ...noop import CompactLedger, Ledger, registered, wait_for
 from ...raw.drain import Loop, calling, check_loops
 from ...raw.resuming import ResumingQueue
 from ...raw.sql import Insert, RawConnection
@@ -29,30 +28,6 @@ _FAILS_EVERY = 20
 _TURN = 0.002
 _LOOK = 1.0
 _POINTS = 100
-
-
-class CompactLedger(Ledger):
-    """Which jobs have run, in one byte each, made beforehand: it must not grow while growth is looked for."""
-
-    def __init__(self, wanted: int) -> None:
-        super().__init__(wanted)
-        self._runs = bytearray(wanted)
-        self._next = itertools.count(1).__next__
-        self._count = 0
-
-    def note(self, number: int) -> None:
-        self._runs[number] = min(255, self._runs[number] + 1)
-        self._count = self._next()
-        if self._count >= self.wanted:
-            self.complete.set()
-
-    def count(self) -> int:
-        return self._count
-
-    def check(self) -> None:
-        wrong = self.wanted - self._runs.count(1)
-        if wrong or self._next() - 1 != self.wanted:
-            raise BenchError(f"Not each job ran exactly once: {self.wanted} jobs, {wrong} did not.")
 
 
 class Soak(Case):
