@@ -16,7 +16,7 @@ from jobexec.conf import get_settings
 from jobexec.conf.resources import ResourceLimits
 from jobexec.models import AbstractJob, BlockedJob, BreakerState, Resource
 
-from ..resources.limits import PERMITS, entries_of, held_state, is_cut_off, limits_of, room_of
+from ..resources.limits import PERMITS, Room, entries_of, held_state, is_cut_off, limits_of, room_of
 from ..resources.promote import blocked_resources
 from ..sql.capped import count_each
 from . import counts
@@ -32,8 +32,9 @@ COUNTED, TOGETHER, FEWEST = 1000, 20_000, 20
 class ResourceStatus:
     """A resource at a time: its limits, and its permits.
 
-    ``limits`` None: no entry of RESOURCES in this process covers it. ``until``: when its rate or its breaker lets more
-    jobs run. ``changed``: an operator has changed a limit or a rate.
+    ``limits`` None: no entry of RESOURCES in this process covers it. ``free``: the next job may have a permit now;
+    otherwise ``until`` is when its rate or its breaker lets it, if it is that which keeps it. ``changed``: an operator
+    has changed a limit or a rate.
     """
 
     name: str
@@ -45,6 +46,7 @@ class ResourceStatus:
     """"closed", "open" or "half open"; '' without a breaker and without a hold."""
     held: bool
     reason: str
+    free: bool
     until: datetime | None
     changed: bool
     promoted: int
@@ -142,6 +144,7 @@ def _status(name: str, seen: _Seen) -> ResourceStatus:
     breaker = hold or (row.breaker_state if limits is not None and limits.breaker is not None else "")
     if breaker == BreakerState.OPEN and not is_cut_off(row, seen.now):
         breaker = BreakerState.HALF_OPEN.value
+    room = Room(0) if limits is None else room_of(row, limits, used, seen.now)
     return ResourceStatus(
         name=name,
         entry=get_settings().resources.covering(name) or "",
@@ -151,7 +154,8 @@ def _status(name: str, seen: _Seen) -> ResourceStatus:
         breaker=str(breaker),
         held=hold is not None,
         reason=row.reason,
-        until=room_of(row, limits, used, seen.now).until if limits is not None else None,
+        free=room.jobs > 0,
+        until=None if room.jobs else room.until,
         changed=any(each is not None and (each.limit is not None or each.rate) for each in (row, seen.of_entry(name))),
         promoted=row.promoted,
     )

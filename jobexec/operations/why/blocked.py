@@ -46,7 +46,7 @@ def _breaker(facts: Facts, status: ResourceStatus) -> list[Reason]:
     if status.breaker == BreakerState.OPEN:
         text = _("The circuit breaker of its resource %(resource)s is open until %(until)s: %(reason)s")
         return [Reason("breaker_open", text % values, details)]
-    if status.breaker == BreakerState.HALF_OPEN:
+    if status.breaker == BreakerState.HALF_OPEN and not status.free and status.until is None:  # not its rate
         text = _("The circuit breaker of its resource %(resource)s waits for the result of trial calls.")
         return [Reason("breaker_half_open", text % values, details)]
     return []

@@ -81,6 +81,22 @@ def test_more_than_one_statement_can_count(alias):
     assert [each.name for each in found if each.waiting] == ["customer:249"]
 
 
+def test_until_when_only_if_none_has_a_permit_now(alias, frozen):
+    def seen(*names):
+        return [(each.free, each.until) for each in resource_status(alias, names)]
+
+    row = Resource.objects.using(alias).create(name="customer:1", limit=2)
+    assert seen("customer:1", "of another release") == [(True, None), (False, None)]
+    row.next_permit_time = frozen.now + timedelta(seconds=1)
+    row.save()
+    assert seen("customer:1") == [(False, row.next_permit_time)]
+    rows(alias, Job, "customer:1", 2)
+    assert seen("customer:1") == [(False, None)]
+    later = frozen.now + timedelta(seconds=30)
+    Resource.objects.using(alias).create(name="pay.example", breaker_state="open", trial_time=later)
+    assert seen("pay.example") == [(False, later)]
+
+
 def test_names_are_those_declared_used_and_waited_for(alias):
     set_resource_limits("customer:*", limit=3, using=alias)
     set_resource_limits("customer:1", limit=3, using=alias)

@@ -9,9 +9,12 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
+import jobexec
 from jobexec import clock
+from jobexec.conf import get_settings
 from jobexec.models import (
     AcquisitionLock,
+    Batch,
     DeadLetterJob,
     Deployment,
     ExecutorNode,
@@ -30,6 +33,7 @@ from jobexec.operations import (
     complete_jobs,
     delete_jobs,
     fail_job,
+    hold_resource,
     recover_node,
     register_deployment,
     requeue,
@@ -37,9 +41,12 @@ from jobexec.operations import (
     unregister_deployment,
 )
 from jobexec.operations.nodes.cluster_lock import ACQUIRE_JOBS
+from jobexec.operations.resources.breaker import open_breaker
+from jobexec.operations.resources.promote import promote
 from jobexec.operations.settle.recover import lock_for
 from jobexec.operations.why import explain as why_module
 from jobexec.operations.why.explain import why
+from jobexec.testing import ManualExecutor
 from tests.support.factories import HANDLER, a_failure, a_run, acquire, make_job, make_node, make_row, work
 from tests.support.suite.databases import ROOT
 
@@ -410,6 +417,188 @@ class TestTimers:
         found = reason(job.id, alias)
         assert codes(job.id, alias) == ["handler_unknown", "not_due"]
         assert found.details["until"] == (clock.now(alias) + timedelta(hours=1)).isoformat()
+
+
+class TestBlocked:
+    @pytest.fixture(autouse=True)
+    def resources(self, alias, configure):
+        """Two that have a limit, a rate and a breaker, and a node that serves all."""
+        breaker = {"minimum_calls": 3, "wait": 20, "trial_calls": 1}
+        pay = {"limit": 2, "breaker": breaker}
+        configure(RESOURCES={"pay.example": pay, "fax": {"rate": "6/PT1M"}, "door": {"limit": 1}})
+        live(alias)
+
+    @staticmethod
+    def blocked(alias, resource="pay.example"):
+        return make_job(alias, resource=resource)
+
+    @staticmethod
+    def look(alias, resource="pay.example"):
+        """What a node does at its next check."""
+        return promote(alias, [resource], 100).moved
+
+    @staticmethod
+    def opened(alias):
+        profile = get_settings().resources["pay.example"].breaker
+        assert open_breaker(alias, "pay.example", profile, "3 of 3 calls failed")
+
+    def test_it_has_a_permit_at_the_next_check(self, alias):
+        job = self.blocked(alias)
+        found = why(job.pk, using=alias)
+        assert (found.state, [each.code for each in found.reasons]) == ("blocked", ["resource_soon"])
+        assert found.reasons[0].text == (
+            "Its resource pay.example has a free permit. A node assigns it to the job at its next check."
+        )
+        assert found.reasons[0].details == {"resource": "pay.example"}
+        assert self.look(alias) == 1
+        assert codes(job, alias) == ["soon"]
+
+    def test_all_permits_are_held(self, alias):
+        rows = [self.blocked(alias) for _ in range(3)]
+        self.look(alias)
+        found = reason(rows[2], alias)
+        assert codes(rows[2], alias) == ["resource_full"]
+        said = "All 2 permits of its resource pay.example are held by "
+        assert found.text == f"{said}jobs that no node has taken yet."
+        node = ExecutorNode.objects.using(alias).get()
+        (held,) = acquire(alias, node.lock_owner, limit=1)
+        found = reason(rows[2], alias)
+        assert found.text == f"{said}berlin."
+        assert found.details == {
+            "resource": "pay.example",
+            "limit": 2,
+            "in_use": 2,
+            "jobs": [
+                {"job": str(held.id), "handler": HANDLER, "lock_owner": node.lock_owner},
+                {"job": str(rows[1].pk), "handler": HANDLER, "lock_owner": None},
+            ],
+        }
+        complete_jobs(alias, [(held, a_run(alias))])
+        assert codes(rows[2], alias) == ["resource_soon"]
+
+    def test_its_only_permit_is_held(self, alias):
+        _, job = self.blocked(alias, "door"), self.blocked(alias, "door")
+        self.look(alias, "door")
+        acquire(alias, ExecutorNode.objects.using(alias).get().lock_owner)
+        assert reason(job, alias).text == "The permit of its resource door is held by berlin."
+
+    def test_its_rate_is_used_up(self, alias, frozen):
+        _, job = self.blocked(alias, "fax"), self.blocked(alias, "fax")
+        assert codes(job, alias) == ["resource_soon", "blocked_in_front"]
+        assert self.look(alias, "fax") == 1
+        found = reason(job, alias)
+        until = clock.now(alias) + timedelta(seconds=10)
+        assert codes(job, alias) == ["resource_rate"]
+        assert found.text.startswith("Its resource fax allows 6/PT1M jobs to start; the next one may start on ")
+        assert "(in 10 s)" in found.text
+        assert found.details == {"resource": "fax", "rate": "6/PT1M", "until": until.isoformat()}
+        frozen.tick(10)
+        assert codes(job, alias) == ["resource_soon"]
+
+    def test_an_operator_holds_its_resource(self, alias, frozen):
+        job, until = self.blocked(alias), clock.now(alias) + MINUTE
+        hold_resource("pay.example", using=alias, until=until)
+        found = reason(job, alias)
+        assert codes(job, alias) == ["resource_held"]
+        assert found.text.startswith("An operator holds back the jobs of its resource pay.example until ")
+        assert "(in 1 min)" in found.text
+        details = {"resource": "pay.example", "until": until.isoformat(), "held": True, "reason": ""}
+        assert found.details == details
+        hold_resource("pay.example", using=alias)
+        assert reason(job, alias).text.endswith("pay.example until an operator changes that.")
+        assert reason(job, alias).details == details | {"until": None}
+        self.opened(alias)
+        assert codes(job, alias) == ["resource_held"]
+        hold_resource("pay.example", using=alias, state="closed")
+        assert codes(job, alias) == ["resource_soon"], "whatever the breaker says"
+
+    def test_its_breaker_is_open_and_then_half_open(self, alias, frozen):
+        first, second = self.blocked(alias), self.blocked(alias)
+        self.opened(alias)
+        found, until = reason(second, alias), clock.now(alias) + timedelta(seconds=20)
+        assert codes(second, alias) == ["breaker_open", "blocked_in_front"]
+        said = "The circuit breaker of its resource pay.example is open until "
+        assert found.text.startswith(said) and found.text.endswith("(in 20 s): 3 of 3 calls failed")
+        details = {"resource": "pay.example", "held": False, "reason": "3 of 3 calls failed"}
+        assert found.details == details | {"until": until.isoformat()}
+        frozen.tick(20)
+        assert codes(first, alias) == ["resource_soon"], "as the trial call"
+        assert self.look(alias) == 1
+        found = reason(second, alias)
+        assert codes(second, alias) == ["breaker_half_open"]
+        assert found.text == "The circuit breaker of its resource pay.example waits for the result of trial calls."
+        assert found.details == details | {"until": None}
+
+    def test_what_waits_before_it_is_counted(self, alias, frozen):
+        waiting = make_job(alias, resource="pay.example", waits_for="paid", waits_for_key="1")
+        first, second = self.blocked(alias), self.blocked(alias)
+        self.blocked(alias, "fax")
+        assert first.rank == second.rank == waiting.rank
+        last = make_job(alias, resource="pay.example", priority=-1)
+        assert codes(first, alias) == ["resource_soon"]
+        assert [codes(job, alias) for job in (second, last)] == [["resource_soon", "blocked_in_front"]] * 2
+        found = reason(second, alias, "blocked_in_front")
+        assert found.text == "1 job that waits for it is ahead of this one."
+        assert found.details == {"count": 1, "more": False, "resource": "pay.example"}
+        assert reason(last, alias, "blocked_in_front").text == "2 jobs that wait for it are ahead of this one."
+
+    def test_counting_ends(self, alias, monkeypatch):
+        monkeypatch.setattr("jobexec.operations.why.blocked.MOST_IN_FRONT", 2)
+        for _ in range(5):
+            job = self.blocked(alias)
+        found = reason(job, alias, "blocked_in_front")
+        assert found.text == "More than 2 jobs that wait for it are ahead of this one."
+        assert (found.details["count"], found.details["more"]) == (2, True)
+
+    def test_no_entry_covers_its_resource_any_more(self, alias, configure):
+        job = self.blocked(alias)
+        configure(RESOURCES={"fax": {"limit": 1}})
+        assert codes(job, alias) == ["resource_unknown"]
+
+    def test_also_what_will_keep_it_from_running(self, alias):
+        job = self.blocked(alias)
+        ExecutorNode.objects.using(alias).update(state="draining")
+        assert codes(job, alias) == ["resource_soon", "nodes_draining"]
+
+
+class TestBatchOfJobs:
+    """More of its reasons are in the tests of `manage.py jobs why`."""
+
+    @pytest.fixture
+    def batch(self, alias, handle):
+        job = handle(lambda: None, "tests.child", database=alias)
+        with jobexec.batch(using=alias, deadline=MINUTE) as batch:
+            batch.add(job.s())
+        return batch
+
+    def test_it_fails_at_its_deadline(self, alias, batch):
+        found = why(batch.id, using=alias)
+        expected = ["batch_children", "batch_jobs", "batch_deadline"]
+        assert (found.state, [each.code for each in found.reasons]) == ("running", expected)
+        said = reason(batch, alias, "batch_deadline")
+        assert said.text.startswith("It fails at its deadline, ") and said.text.endswith("(in 1 min).")
+        assert said.details == {"deadline": (clock.now(alias) + MINUTE).isoformat()}
+
+    def test_one_that_is_retried_has_no_deadline(self, alias, batch):
+        Batch.objects.using(alias).update(deadline=None)
+        assert codes(batch, alias) == ["batch_children", "batch_jobs"]
+
+    @pytest.mark.parametrize("end", ["completed", "cancelled", "failed"])
+    def test_it_is_over(self, alias, frozen, batch, end):
+        if end == "cancelled":
+            batch.cancel()
+        elif end == "failed":
+            suspend(Job.objects.using(alias).get(handler_type="tests.child"), using=alias)
+            frozen.tick(60)
+        ManualExecutor(using=alias).run_until_empty()
+        frozen.tick(5)
+        found = why(batch.id, using=alias)
+        assert (found.state, [each.code for each in found.reasons]) == (end, ["batch_over"])
+        text = found.reasons[0].text
+        assert text.startswith(f"The batch has ended ({end}, ") and text.endswith("(5 s ago)).")
+        counts = {"total": 1, "completed": 0, "failed": 0, "cancelled": 0, "open": 0}
+        ended = "completed" if end == "completed" else "cancelled"
+        assert found.reasons[0].details == counts | {ended: 1}
 
 
 class TestHeld:
