@@ -78,9 +78,9 @@ def immediate(executor: ManualExecutor | str = "default", *, on_commit: bool = F
 
     ``on_commit``: run it at the commit of the transaction instead, as in production; in a TestCase
     ``captureOnCommitCallbacks(execute=True)`` does that. An error of a job is raised in the code that enqueued it; its
-    retry waits in the database, and so do jobs that are due later, such as the monitor of a batch: run the ``executor``
-    to end the batch. Jobs enqueued by a job run after it. Jobs that were enqueued before the block are not run.
-    ``executor`` is a manual executor, or the database alias for a new one.
+    retry waits in the database, and so do jobs whose resource lets no more run, and jobs that are due later, such as
+    the monitor of a batch: run the ``executor`` to end the batch. Jobs enqueued by a job run after it. Jobs that were
+    enqueued before the block are not run. ``executor`` is a manual executor, or the database alias for a new one.
     """
     if isinstance(executor, str):
         from .executor import ManualExecutor

@@ -24,9 +24,10 @@ _PAGE = 100
 class ManualExecutor(Rounds, Assertions):
     """Runs jobs in the calling thread and on its connection, on demand.
 
-    Acquisition, handlers, retries, dead letters, exclusive jobs and suspensions work as in production, but without
-    threads, leases and waiting. Works inside the transaction of a test and without one. Serves the given categories, or
-    all categories in the settings.
+    Acquisition, handlers, retries, dead letters, exclusive jobs, suspensions, and the limits and rates of resources
+    work as in production, but without threads, leases and waiting, and without circuit breakers that open by
+    themselves. Works inside the transaction of a test and without one. Serves the given categories, or all categories
+    in the settings.
 
     An error of a handler is raised again as soon as it is recorded, and jobs that have not started are released, so
     that a test of what a job *does* fails where the job fails. With ``reraise=False``, here or in a call, only the
@@ -78,7 +79,8 @@ class ManualExecutor(Rounds, Assertions):
     ) -> list[JobResult]:
         """Run due jobs, and the jobs that they enqueue, until none is due; recorded history, too.
 
-        Jobs due later stay, including retries. With ``advance`` the controlled clock moves on to them, date by date.
+        Jobs due later stay, including retries, and so do jobs that wait for the rate of their resource. With
+        ``advance`` the controlled clock moves on to them, date by date.
         Raises JobsDoNotEnd after ``max_jobs`` jobs (default: that of the executor, 1000).
         """
         most = self.max_jobs if max_jobs is None else max_jobs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from jobexec import clock
 from jobexec.conf import get_settings
@@ -16,6 +16,7 @@ from jobexec.operations.maintenance.timers import next_due_date, trigger_due_tim
 from jobexec.operations.manage.suspension_sweep import sweep_suspensions
 from jobexec.operations.messages.deliver import deliver, next_delivery
 from jobexec.operations.nodes.leases import declare_dead
+from jobexec.operations.reports.resources import resource_status
 from jobexec.operations.resources.promote import blocked_resources, promote
 from jobexec.operations.rows.tallies import look_at_all
 from jobexec.operations.schedules.firing import fire_due
@@ -132,12 +133,21 @@ class Rounds(Steps):
                 "advance=True moves a controlled clock, but none is active: use controlled_clock() or the fixture "
                 "jobexec_clock."
             )
-        found = (next_due_date(self.using), next_delivery(self.using), next_history_date(self.using))
+        using = self.using
+        found = (next_due_date(using), next_delivery(using), next_history_date(using), _next_permit(using))
         dates = [date for date in found if date is not None]
         if not dates:
             return False
         frozen.tick(max(timedelta(0), min(dates) - frozen.now))
         return True
+
+
+def _next_permit(using: str) -> datetime | None:
+    """When the rate or the breaker of a resource lets the next of its waiting jobs begin; None if none waits for it."""
+    if not get_settings().resources:
+        return None
+    found = resource_status(using, blocked_resources(using))
+    return min((each.until for each in found if each.waiting and each.until is not None), default=None)
 
 
 class _Writer:

@@ -1,10 +1,12 @@
 """Whatever else production does, the manual executor does."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import transaction
 
 from jobexec import operations
-from jobexec.models import Batch, DeadLetterJob, Job
+from jobexec.models import Batch, BlockedJob, DeadLetterJob, Job
 from jobexec.testing import ManualExecutor, assert_enqueued, captured_jobs, controlled_clock, refute_enqueued
 from tests.support.factories import make_row
 
@@ -42,6 +44,66 @@ def test_more_jobs_than_a_page(alias, shop, executor, monkeypatch):
     assert len(executor.run_due()) == 9
     shop.send.enqueue_many([(number,) for number in range(9)])
     assert len(executor.run_until_empty()) == 9
+
+
+class TestResources:
+    @pytest.fixture
+    def charge(self, alias, configure, handle):
+        """A job of a resource that has two permits."""
+        configure(RESOURCES={"pay.example": {"limit": 2}})
+        return handle(lambda number: number, "shop.charge", database=alias, resource="pay.example")
+
+    def test_no_more_at_once_than_the_limit(self, alias, charge, executor):
+        charge.enqueue_many([(number,) for number in range(5)])
+        executor.run_timers()
+        first, second = executor.acquire()
+        assert executor.run_due() == [], "both permits are held"
+        executor.settle(executor.run(first))
+        assert [each.value for each in executor.run_due()] == [2]
+        executor.settle(executor.run(second))
+        assert [each.value for each in executor.run_due()] == [3, 4]
+        charge.enqueue_many([(number,) for number in range(5)])
+        assert [each.value for each in executor.run_until_empty()] == [0, 1, 2, 3, 4]
+
+    def test_a_rate_and_a_clock_that_moves_on(self, alias, charge, configure, executor, frozen_at_noon):
+        configure(RESOURCES={"pay.example": {"rate": "6/PT1M"}})
+        noon = frozen_at_noon.now
+        charge.enqueue_many([(number,) for number in range(3)])
+        charge.using(resource=None, delay=15).enqueue("later")
+        assert [each.value for each in executor.run_until_empty()] == [0]
+        assert [each.value for each in executor.run_until_empty(advance=True)] == [1, "later", 2]
+        assert frozen_at_noon.now == noon + timedelta(seconds=20)
+
+    def test_a_hold_that_ends(self, alias, charge, executor, frozen_at_noon):
+        operations.hold_resource("pay.example", until=frozen_at_noon.now + timedelta(hours=1), using=alias)
+        charge.enqueue(1)
+        assert executor.run_until_empty() == []
+        assert len(executor.run_until_empty(advance=True)) == 1
+        operations.hold_resource("pay.example", using=alias)
+        charge.enqueue(2)
+        assert executor.run_until_empty(advance=True) == [], "nobody knows when it ends"
+
+    def test_a_job_that_waits_for_a_message_moves_no_clock(self, alias, charge, executor, frozen_at_noon):
+        later = frozen_at_noon.now + timedelta(hours=1)
+        operations.hold_resource("pay.example", until=later, using=alias)
+        charge.using(wait_for=("approved", "1")).enqueue(1)
+        assert executor.run_until_empty(advance=True) == []
+        assert frozen_at_noon.now < later
+        operations.publish_message("approved", key="1", using=alias)
+        assert len(executor.run_until_empty(advance=True)) == 1
+        assert frozen_at_noon.now == later
+
+    def test_immediately_if_there_is_a_permit(self, alias, charge, executor):
+        charge.enqueue_many([(number,) for number in range(2)])
+        executor.run_timers()
+        held = executor.acquire()
+        with executor.immediate():
+            charge.enqueue(2)
+            assert BlockedJob.objects.using(alias).count() == 1
+            for job in held:
+                executor.settle(executor.run(job))
+            charge.enqueue_many([(3,), (4,)])
+        assert [each.value for each in executor.run_until_empty()] == [2]
 
 
 def test_encrypted_jobs_are_seen_decrypted(alias, configure, handle):
