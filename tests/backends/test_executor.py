@@ -8,9 +8,10 @@ import pytest
 import jobexec
 from jobexec import clock
 from jobexec.backends.compat import TaskResultStatus, task_backends, task_finished
-from jobexec.models import DeadLetterJob, JobDefinition
+from jobexec.models import BlockedJob, DeadLetterJob, JobDefinition
 from jobexec.operations import requeue
 from tests.support.executor import all_gone
+from tests.support.gate import Counted
 from tests.support.waiting import TIMEOUT, until
 
 pytestmark = pytest.mark.transactional
@@ -42,6 +43,26 @@ def test_tasks_run_beside_jobs_and_their_results_stay(alias, shop, make_executor
     assert all("async" in thread for _, thread in shop.seen["wait"]), "async tasks run on the lane"
     row = JobDefinition.objects.using(alias).get(pk=shop.pay.module_path)
     assert (row.retry_plan, row.exclusive, row.sensitive) == ("R3/PT1S", False, ["card"])
+
+
+@pytest.mark.gate
+def test_tasks_wait_for_their_resource(alias, shop, make_executor):
+    counted = Counted()
+    shop.hooks.append(counted.run)
+    executor = make_executor(RESOURCES={"pay.example": {"limit": 1}})
+    charge = jobexec.options(resource="pay.example")(shop.hooked)
+    results = [charge.enqueue() for _ in range(3)]
+    assert {refreshed(result).status for result in results} == {TaskResultStatus.READY}
+    assert BlockedJob.objects.using(alias).filter(resource="pay.example", task_backend="default").count() == 3
+    executor.start()
+    until(lambda: counted.now == 1)
+    other = shop.greet.enqueue("Ada")
+    until(lambda: refreshed(other).is_finished)
+    assert (counted.now, BlockedJob.objects.using(alias).count()) == (1, 2), "a thread is free"
+    counted.gate.set()
+    until(lambda: all_gone(alias))
+    assert (counted.most, counted.done) == (1, 3)
+    assert {refreshed(result).status for result in results} == {TaskResultStatus.SUCCESSFUL}
 
 
 @pytest.mark.gate

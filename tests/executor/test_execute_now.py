@@ -9,6 +9,7 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 
 from jobexec.clock import FrozenClock
+from jobexec.conf.resources import PROFILES
 from jobexec.exceptions import (
     DuplicateJob,
     HandlerNotFound,
@@ -20,8 +21,22 @@ from jobexec.exceptions import (
     UnreadableJob,
 )
 from jobexec.executor.execute_now import execute_by_hand, execute_now
-from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Job, JobLog, JobType, SuspendedJob, TimerJob
-from jobexec.operations import acquire_jobs, delete_jobs, find_job, move_to_dead_letter
+from jobexec.models import (
+    JOB_TABLES,
+    BlockedJob,
+    DeadLetterJob,
+    ExclusiveLock,
+    ExternalWorkerJob,
+    Job,
+    JobLog,
+    JobType,
+    Resource,
+    SuspendedJob,
+    TimerJob,
+)
+from jobexec.operations import acquire_jobs, delete_jobs, find_job, hold_resource, move_to_dead_letter
+from jobexec.operations.resources.breaker import open_breaker
+from jobexec.operations.resources.promote import promote
 from jobexec.operations.values.acquired_job import ServedJobs
 from tests.support.factories import LOCK_TIME, acquire, make_job, tables_of
 from tests.support.factories import make_row as insert
@@ -151,6 +166,86 @@ def test_an_exclusive_sibling_that_runs_keeps_it_from_running(alias):
     assert tables_of(alias) == {first.pk: [Job], waiting.pk: [TimerJob]}, "where it was"
     beside = double(Job, alias, process_instance_id="order-1", exclusive=False)
     assert execute_now(beside.pk, using=alias) == 42
+
+
+@pytest.mark.every_database
+class TestOfAResource:
+    """It needs a permit like any other job, although it waits for none."""
+
+    @pytest.fixture(autouse=True)
+    def pay(self, alias, configure):
+        configure(RESOURCES={"pay.example": {"limit": 2, "rate": "60/PT1M", "breaker": "fast"}})
+        with FrozenClock() as clock:
+            yield clock
+
+    @staticmethod
+    def everything(alias):
+        """All that an execution could change."""
+        tables = (*JOB_TABLES, Resource, ExclusiveLock, JobLog)
+        return [list(table._base_manager.using(alias).order_by("pk").values()) for table in tables]
+
+    @staticmethod
+    def limit(alias, clock):
+        for _ in range(2):
+            make_row(Job, alias, resource="pay.example")
+
+    @staticmethod
+    def rate(alias, clock):
+        later = clock.now + timedelta(seconds=1)
+        Resource.objects.using(alias).create(name="pay.example", next_permit_time=later)
+
+    @staticmethod
+    def breaker(alias, clock):
+        open_breaker(alias, "pay.example", PROFILES["fast"], "3 of 3 calls failed")
+
+    @staticmethod
+    def operator(alias, clock):
+        hold_resource("pay.example", using=alias)
+
+    @pytest.mark.parametrize("table", [BlockedJob, TimerJob, SuspendedJob, DeadLetterJob])
+    @pytest.mark.parametrize("gate", ["limit", "rate", "breaker", "operator"])
+    def test_without_a_permit_it_is_refused_and_let_alone(self, alias, pay, table, gate):
+        row = double(table, alias, resource="pay.example", process_instance_id="order-1")
+        getattr(self, gate)(alias, pay)
+        before = self.everything(alias)
+        with pytest.raises(JobLocked, match=r"its resource 'pay\.example', which lets no more jobs run now"):
+            execute_now(row.pk, using=alias)
+        assert self.everything(alias) == before
+
+    def test_what_no_entry_covers_lets_none_run(self, alias, configure):
+        row = double(BlockedJob, alias, resource="pay.example")
+        configure()  # another release has declared it
+        before = self.everything(alias)
+        for execute in (execute_now, execute_by_hand):
+            with pytest.raises(JobLocked):
+                execute(row.pk, using=alias)
+        assert self.everything(alias) == before
+
+    @pytest.mark.parametrize("table", [BlockedJob, TimerJob, SuspendedJob, DeadLetterJob])
+    def test_it_takes_a_permit_while_it_runs(self, alias, handle, pay, table):
+        seen = []
+
+        def look():
+            pay.tick(2)  # the rate would allow more
+            seen.append(promote(alias, ["pay.example"], 100).moved)
+
+        handle(look, name="tests.look")
+        waiting = [make_row(BlockedJob, alias, resource="pay.example") for _ in range(3)]
+        row = make_row(table, alias, handler_type="tests.look", resource="pay.example")
+        execute_now(row.pk, using=alias)
+        assert seen == [1], "the other of two permits"
+        pay.tick(2)
+        assert promote(alias, ["pay.example"], 100).moved == 1, "it has given its permit back"
+        assert Resource.objects.using(alias).get().promoted == 3
+        assert Job.objects.using(alias).filter(pk__in=[each.pk for each in waiting]).count() == 2
+
+    def test_it_uses_up_its_rate(self, alias, pay):
+        rows = [double(BlockedJob, alias, resource="pay.example") for _ in range(2)]
+        assert execute_now(rows[0].pk, using=alias) == 42
+        with pytest.raises(JobLocked):
+            execute_now(rows[1].pk, using=alias)
+        pay.tick(1)
+        assert execute_now(rows[1].pk, using=alias) == 42
 
 
 def test_while_it_runs_it_holds_its_process_instance(alias, handle):

@@ -14,7 +14,7 @@ from django.db import connections, transaction
 
 from jobexec import signals
 from jobexec.exceptions import DoNotRetry, RetryIn
-from jobexec.models import DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, JobProgress, TimerJob
+from jobexec.models import BlockedJob, DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, JobProgress, TimerJob
 from jobexec.operations import cancel
 from jobexec.operations.values.acquired_job import LONG
 from tests.support.executor import all_gone
@@ -122,6 +122,27 @@ def test_siblings_run_one_after_the_other_in_order(alias, start, handle):
     assert executor.pool.done == 40
     assert JobLog.objects.using(alias).filter(state="successful").count() == 40
     until(lambda: not ExclusiveLock.objects.using(alias).exists())
+
+
+@pytest.mark.gate
+@pytest.mark.every_database
+def test_no_more_at_once_than_their_resource_allows(alias, make_executor, handle, gate):
+    async def other():
+        pass
+
+    handle(other, name="tests.other")
+    executor = make_executor(quick, RESOURCES={"pay.example": {"limit": 2}})
+    for _ in range(6):
+        make_job(alias, handler_type="tests.wait", resource="pay.example")
+    executor.start()
+    until(lambda: gate.now == 2)
+    other = make_job(alias, handler_type="tests.other")
+    until(lambda: not Job.objects.using(alias).filter(pk=other.pk).exists())
+    assert (gate.now, executor.pool.async_jobs) == (2, 2), "there is room for more"
+    assert BlockedJob.objects.using(alias).count() == 4
+    gate.open()
+    until(lambda: all_gone(alias))
+    assert (gate.most, gate.done) == (2, 6)
 
 
 def test_a_sibling_begins_after_the_outcome_of_the_one_before_it(alias, start, handle):

@@ -14,31 +14,8 @@ from jobexec.operations.values.failure import Failure
 from jobexec.operations.values.run import Run
 from tests.support.executor import all_gone
 from tests.support.factories import make_job, work
+from tests.support.gate import Counted
 from tests.support.waiting import TIMEOUT, until
-
-
-class Counted:
-    """How many calls run at once, and how many there were at most."""
-
-    def __init__(self):
-        self.now = self.most = self.done = 0
-        self.gate, self._lock = threading.Event(), threading.Lock()
-        self.fails = False
-        #: If it is a number: only so many calls fail, the first ones.
-        self.failing = float("inf")
-
-    def run(self):
-        with self._lock:
-            self.now += 1
-            self.most = max(self.most, self.now)
-        try:
-            assert self.gate.wait(TIMEOUT)
-            if self.fails and self.done < self.failing:
-                raise ConnectionError("no answer from pay.example")
-        finally:
-            with self._lock:
-                self.now -= 1
-                self.done += 1
 
 
 @pytest.fixture

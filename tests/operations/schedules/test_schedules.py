@@ -9,10 +9,11 @@ from jobexec import job
 from jobexec.clock import FrozenClock
 from jobexec.exceptions import HandlerNotFound, InvalidJob, InvalidSchedule, ScheduleNotFound
 from jobexec.handlers import registry
-from jobexec.models import WITHDRAWN, DeadLetterJob, Job, JobDefinition, Schedule, ScheduleFiring, TimerJob
-from jobexec.operations import clean_up_history, fail_job, trigger_due_timers
+from jobexec.models import WITHDRAWN, BlockedJob, DeadLetterJob, Job, JobDefinition, Schedule, ScheduleFiring, TimerJob
+from jobexec.operations import clean_up_history, complete_jobs, fail_job, trigger_due_timers
 from jobexec.operations.batches.jobs import EXECUTION
 from jobexec.operations.nodes.leases import NodeProfile, register_node
+from jobexec.operations.resources.promote import blocked_resources, promote
 from jobexec.operations.schedules import firing, manage
 from jobexec.operations.schedules.firing import fire_due, next_schedule_time
 from jobexec.operations.schedules.jobs import scheduled_jobs
@@ -297,6 +298,26 @@ class TestFiring:
         assert (row.next_time, row.last_time, row.fired) == (after(hours=2), after(hours=1), 1)
         assert scheduled_for(alias, made.pk) == after(hours=1)
         assert scheduled_for(alias, make_job(alias).pk) is None
+
+    @pytest.mark.parametrize(("declared", "own"), [("pay", {}), (lambda: "mail", {"resource": "pay"})])
+    def test_its_jobs_wait_for_the_resource_of_the_schedule_or_else_of_the_handler(
+        self, alias, frozen, configure, declared, own
+    ):
+        configure(RESOURCES={"pay": {"limit": 1}, "mail": {"limit": 9}})
+        job(name="tests.charge", resource=declared)(lambda: None)
+        save(alias, handler_type="tests.charge", options=own)
+        for _ in range(2):
+            frozen.tick(timedelta(hours=1))
+            assert fire(alias) == (1, False, {})
+        assert acquire(alias) == []
+        blocked = BlockedJob.objects.using(alias).order_by("rank")
+        assert [(row.resource, row.due_date) for row in blocked] == [("pay", after(hours=hour)) for hour in (1, 2)]
+        assert promote(alias, blocked_resources(alias), 100).moved == 1
+        (first,) = acquire(alias)
+        assert scheduled_for(alias, first.id) == after(hours=1)
+        complete_jobs(alias, [(first, a_run(alias))])
+        assert promote(alias, blocked_resources(alias), 100).moved == 1
+        assert [scheduled_for(alias, each.id) for each in acquire(alias)] == [after(hours=2)]
 
     @pytest.mark.parametrize(("declared", "own"), [("R2/PT5H", {}), ("R9/PT1S", {"retries": "R2/PT5H"})])
     def test_each_of_its_jobs_has_the_retries_of_the_schedule_or_else_of_the_handler(
