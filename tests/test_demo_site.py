@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import threading
+from collections import Counter
 from datetime import date, timedelta
+from urllib.request import Request, urlopen
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -19,9 +21,11 @@ from demo_project.bookings.models import Booking, Ticket
 from demo_project.bookings.services import book
 from demo_project.bookings.status import snapshot
 from demo_project.runner.screen import progress_line, short_line
+from jobexec.conf import get_settings
 from jobexec.exceptions import DoNotRetry
 from jobexec.executor.execute_now import execute_now
-from jobexec.models import BlockedJob, DeadLetterJob, Job
+from jobexec.executor.loops.promotion import Breakers, told
+from jobexec.models import BlockedJob, DeadLetterJob, Incident, Job, Resource, TimerJob
 from jobexec.testing import ManualExecutor, controlled_clock
 
 pytestmark = [pytest.mark.urls("demo_project.urls"), pytest.mark.django_db(transaction=True)]
@@ -169,6 +173,66 @@ def test_a_job_that_runs_twice_books_and_confirms_once(flight_service):
     assert booking.tickets.count() == 3
     assert flight_service.report()["reservations"] == 1
     assert Job.objects.filter(handler_type__endswith="confirm_booking").count() == 1
+
+
+class Watching(ManualExecutor):
+    """Counts the calls of resources, as the loop of an executor does, so that breakers open and close."""
+
+    def __init__(self):
+        super().__init__(reraise=False)
+        self.breakers = Breakers(get_settings().resources)
+
+    def settle(self, ran, siblings=None):
+        result = super().settle(ran, siblings)
+        self.breakers.judge(self.using, told([ran.outcome], self.breakers))
+        return result
+
+
+@pytest.mark.gate
+def test_an_outage_of_the_flight_service_opens_its_breaker_and_costs_no_retries_meanwhile(settings, flight_service):
+    def costs(table):
+        """How many flights have how many retries left, after how many attempts."""
+        rows = table.objects.filter(handler_type=jobs.book_flight.name)
+        return Counter(rows.values_list("retries", "attempts"))
+
+    def breaker():
+        return Resource.objects.get(name="flights").breaker_state
+
+    def calls():
+        return flight_service.report()["calls"]
+
+    for _ in range(12):
+        book(_booking())
+    with urlopen(Request(f"{settings.FLIGHT_SERVICE}/outage", data=b'{"seconds": 86400}')) as answer:
+        assert answer.status == 200
+    with controlled_clock() as clock:
+        executor = Watching()
+        executor.run_until_empty()
+        assert (breaker(), calls()) == ("open", 10), "the least number of calls that tell"
+        said = "10 of the last 10 calls failed, the last with FlightServiceError: The flight service answered 503"
+        assert Resource.objects.get().reason.startswith(said)
+        assert (costs(TimerJob), costs(BlockedJob)) == ({(2, 1): 10}, {(3, 0): 2})
+        assert Ticket.objects.count() == 24, "the other tickets do not wait for the flights"
+        clock.advance(4)  # all retries are due
+        executor.run_until_empty()
+        assert (breaker(), calls()) == ("open", 10)
+        assert costs(BlockedJob) == {(2, 1): 10, (3, 0): 2}
+        clock.advance(1)
+        executor.run_until_empty()
+        assert (breaker(), calls()) == ("open", 13), "three trial calls have failed"
+        waiting = costs(BlockedJob) + costs(TimerJob)
+        assert (sum(waiting.values()), sum(left * count for (left, _), count in waiting.items())) == (12, 12 * 3 - 13)
+        flight_service.fail_for(0)
+        clock.advance(4)
+        executor.run_until_empty()
+        assert (breaker(), calls()) == ("open", 13), "nobody calls before its time"
+        assert costs(BlockedJob) == waiting
+        clock.advance(1)
+        executor.run_until_empty()
+    assert (breaker(), calls()) == ("closed", 25)
+    assert Incident.objects.get().state == "resolved"
+    assert not DeadLetterJob.objects.exists()
+    assert Booking.objects.filter(state=Booking.State.CONFIRMED).count() == 12
 
 
 @pytest.mark.gate
