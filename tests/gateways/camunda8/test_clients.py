@@ -1,13 +1,15 @@
-"""Camunda 8 REST: real, unmodified clients do all that workers do."""
+"""Camunda 8 REST: real, unmodified clients do all that workers and operators do."""
 
 import threading
 from pathlib import Path
 
 import pytest
 
-from jobexec import external_job
-from jobexec.models import DeadLetterJob, ExternalWorkerJob, Incident, Job
+from jobexec import current_job, external_job
+from jobexec.models import BlockedJob, DeadLetterJob, ExternalWorkerJob, Incident, Job, Message
+from jobexec.testing import ManualExecutor
 from tests.gateways import clients, servers
+from tests.support.factories import make_job, table_of
 from tests.support.waiting import until
 
 pytestmark = [
@@ -85,12 +87,20 @@ def test_a_worker_completes_fails_throws_and_gives_up(alias, handle, package):
         assert Incident.objects.using(alias).get().message == "never"
 
 
-def test_an_operator_resolves_an_incident(alias, v2):
+def test_an_operator_resolves_an_incident_and_publishes_a_message(alias, v2, handle):
+    seen = []
+    handle(lambda: seen.append(current_job().message.payload), name="tests.approved")
+    waiting = make_job(alias, handler_type="tests.approved", waits_for="approved", waits_for_key="4711")
+    other = make_job(alias, handler_type="tests.approved", waits_for="approved", waits_for_key="4712")
     program = clients.python("camunda-orchestration-sdk")
     row = external_job("pay", using=alias)
     v2.activate()
     v2.post(f"/jobs/{row.job_key}/failure", {"errorMessage": "never"})
     with servers.asgi(alias, jobexec={"HISTORY_LEVEL": "full"}) as server:
         said = clients.run(program, PROGRAMS / "camunda8_rest_operator.py", **address(server))
-    assert said.stdout.split() == ["never", "FAILED"]
+    message = Message.objects.using(alias).get()
+    assert said.stdout.split() == ["never", "FAILED", str(message.pk), "<default>", "409"]
     assert ExternalWorkerJob.objects.using(alias).get(pk=row.pk).retries == 5
+    assert (message.message_id, message.payload) == ("m1", {"by": "ann"})
+    assert [result.id for result in ManualExecutor(alias).run_until_empty()] == [waiting.pk]
+    assert (seen, table_of(alias, other)) == ([{"by": "ann"}], BlockedJob)

@@ -1,9 +1,13 @@
 # mypy: ignore-errors
-"""An operator with camunda-orchestration-sdk: looks for the one incident, gives its job a retry, and resolves it."""
+"""An operator with camunda-orchestration-sdk: resolves the one incident, and publishes a message twice.
+
+Looks for the incident, gives its job a retry, and resolves it. The message is "approved" with the key 4711.
+"""
 
 import datetime
 
 from camunda_orchestration_sdk import CamundaClient
+from camunda_orchestration_sdk.errors import ApiError
 from camunda_orchestration_sdk.models import (
     IncidentSearchQuery,
     JobChangeset,
@@ -11,6 +15,7 @@ from camunda_orchestration_sdk.models import (
     JobTypeStatisticsFilter,
     JobTypeStatisticsQuery,
     JobUpdateRequest,
+    MessagePublicationRequest,
 )
 
 with CamundaClient() as client:
@@ -27,3 +32,10 @@ with CamundaClient() as client:
     client.update_job(job.job_key, data=JobUpdateRequest(changeset=JobChangeset(retries=5)))
     client.resolve_incident(incident.incident_key)
     print(incident.error_message, job.state, flush=True)
+    given = {"name": "approved", "correlationKey": "4711", "variables": {"by": "ann"}}
+    message = MessagePublicationRequest.from_dict({**given, "messageId": "m1", "timeToLive": 60_000})
+    published = client.publish_message(data=message)
+    try:
+        client.publish_message(data=message)
+    except ApiError as error:
+        print(published.message_key, published.tenant_id, error.status_code, flush=True)
