@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from jobexec.conf import EngineSettings, Settings
 from jobexec.operations.maintenance.heartbeat_probes import (
@@ -116,6 +116,8 @@ class Engine(Service):
         self._connect()
 
     def _connect(self) -> None:
+        if self.promotion is not None:
+            self.promotion.in_hand, self.promotion.recall = self._in_hand, self._recall
         for settlement in self.settlements:
             settlement.after_outcomes = self.promotion.ended if self.promotion else lambda outcomes: None
         for acquisition in self.acquisitions.values():
@@ -178,6 +180,12 @@ class Engine(Service):
         settled = [job for settlement in self.settlements for job in settlement.jobs_in_hand()]
         return followers + self._pool.jobs_in_hand() + settled + self.apart(self.using)
 
+    def _recall(self, resources: Collection[str]) -> None:
+        if resources:
+            for batch in self._pool.withdraw(lambda job: job.using == self.using and job.resource in resources):
+                for job in batch:
+                    self.submit(Outcome(job))
+
     def wake(self) -> None:
         """Make all loops check their tables: there may be work."""
         self.timers.schedules.ask()
@@ -205,7 +213,7 @@ class Engine(Service):
             self.timers.schedules.ask()
         if MESSAGES_SOON in answers:
             self._wake_messages()
-        if BLOCKED_JOBS in answers:
+        if BLOCKED_JOBS in answers or (self.promotion is not None and self.promotion.held):
             self.heard(BLOCKED)
         for answer in answers & loops.keys():
             loops[answer].wake()

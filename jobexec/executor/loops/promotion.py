@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from jobexec import clock
 from jobexec.conf.resources import BreakerProfile
@@ -11,6 +11,7 @@ from jobexec.operations.resources.calls import Breakers, counts
 from jobexec.operations.resources.promote import Promotion as Promoted
 from jobexec.operations.resources.promote import blocked_resources, promote
 from jobexec.operations.sql.errors import is_conflict
+from jobexec.operations.values.acquired_job import AcquiredJob
 
 from ...runtime.threads import SELDOM, Loop
 from ..nodes.node import Node
@@ -43,6 +44,9 @@ class Promotion(Loop):
         self._due: dict[str, float] = {}
         #: Resources of which no job may begin now.
         self.cut_off: frozenset[str] = frozenset()
+        #: The jobs that this node holds, and a function that gives back those of these resources that have not begun.
+        self.in_hand: Callable[[], Iterable[AcquiredJob]] = lambda: ()
+        self.recall: Callable[[Collection[str]], object] = lambda names: None
         self.breakers = Breakers(node.settings.resources)
         #: Seconds between two looks where there are no notifications.
         self._patience = node.engine.wait_time.total_seconds()
@@ -70,6 +74,11 @@ class Promotion(Loop):
                 self._ended += found
             self.wake()
 
+    @property
+    def held(self) -> set[str]:
+        """The resources of the jobs that this node holds."""
+        return {job.resource for job in self.in_hand() if job.resource is not None}
+
     # The thread.
 
     def run_once(self) -> float:
@@ -92,9 +101,12 @@ class Promotion(Loop):
         names |= {name for name, due in self._due.items() if due <= now}
         if everything:
             names.update(blocked_resources(self.node.using), self.cut_off)
+        waiting = names.difference(self.cut_off)
+        if everything:
+            names |= self.held  # whose breakers another node or an operator may have opened without our hearing of it
         moved = self._promote(names, freed) if names else 0
         longest = self.node.engine.max_wait.total_seconds()
-        if moved or names.difference(self.cut_off):
+        if moved or waiting.difference(self.cut_off):
             self._patience = self.node.engine.wait_time.total_seconds()
         else:
             self._patience = min(longest, self._patience * self.node.engine.wait_increase_factor)
@@ -102,8 +114,11 @@ class Promotion(Loop):
 
     def _promote(self, names: set[str], freed: set[str]) -> int:
         using = self.node.using
+        # Before trial calls are let through: what came after the last look would be more of them.
+        self.recall(self.cut_off & names)
         result = self._promoted(names, freed)
         self.cut_off = (self.cut_off - names) | result.cut_off
+        self.recall(result.cut_off)
         now = clock.now(using)
         for name in names:
             self._due.pop(name, None)

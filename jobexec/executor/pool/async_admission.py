@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from jobexec import clock
@@ -127,6 +127,13 @@ class AsyncAdmission:
         waiting = list(self.waiting())
         self._waiting.clear()
         return waiting
+
+    def withdraw(self, unwanted: Callable[[Batch], bool]) -> list[Batch]:
+        """Remove and return some of the waiting batches."""
+        found = list(filter(unwanted, self.waiting()))
+        for share, waiting in self._waiting.items() if found else ():
+            self._waiting[share] = deque(batch for batch in waiting if not unwanted(batch))
+        return found
 
     def waiting(self) -> Iterator[Batch]:
         """Batches that wait for room in the async worker."""

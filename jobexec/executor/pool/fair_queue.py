@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob
@@ -170,6 +170,14 @@ class FairQueue:
     def waiting(self) -> list[Batch]:
         """All batches that wait for a thread."""
         return [batch for share in self._shares.values() for batch in share.queue]
+
+    def withdraw(self, unwanted: Callable[[Batch], bool]) -> list[Batch]:
+        """Remove and return some of the batches that wait for a thread."""
+        found = list(filter(unwanted, self.waiting()))
+        for share in self._shares.values() if found else ():
+            share.queue = deque(batch for batch in share.queue if not unwanted(batch))
+            share.queued = sum(map(len, share.queue))
+        return found
 
     def clear(self) -> list[Batch]:
         """Remove and return all batches that wait for a thread."""

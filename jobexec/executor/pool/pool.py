@@ -127,6 +127,16 @@ class Pool(Service):
         with self._changed:
             return self._queue.join(batch, jobs)
 
+    def withdraw(self, unwanted: Callable[[AcquiredJob], bool]) -> Sequence[Batch]:
+        """Remove and return batches that have not started, by their first jobs; the caller must release them."""
+        with self._changed:
+            found = self._queue.withdraw(lambda batch: unwanted(batch[0]))
+            waiting = self._queue.with_room()
+        if found and self.on_left is not None:
+            self.on_left(found)
+        _call(waiting)
+        return found
+
     def load(self) -> dict[str, int]:
         """Busy and stuck threads and waiting jobs, as columns of the node's row."""
         with self._changed:

@@ -183,6 +183,20 @@ class WorkQueue:
         if self.admission is not None and self.lone is None and not self.closed:
             self.admission.go()
 
+    def withdraw(self, unwanted: Callable[[Batch], bool]) -> list[Batch]:
+        """Remove and return some of the batches that wait for a thread or for the async worker.
+
+        Not one that waits until it can run alone, nor siblings that wait for a commit.
+        """
+        for chunk in self.active:
+            if any(map(unwanted, chunk.batches())):
+                self.fair_queue.put_back(chunk.share, chunk.take_back())
+        found = self.fair_queue.withdraw(unwanted)
+        if self.admission is not None:
+            found += self.admission.withdraw(unwanted)
+        self._call_threads()  # for what was put back
+        return found
+
     # Taken by threads.
 
     def next(self, fresh: bool) -> Chunk | None:

@@ -4,16 +4,19 @@ import threading
 from datetime import timedelta
 
 import pytest
+from django.db import connections
 
-from jobexec import signals
+from jobexec import clock, signals
 from jobexec.conf.resources import PROFILES, breaker
 from jobexec.executor.loops.promotion import Breakers, call_of
 from jobexec.executor.run.outcomes import Outcome
 from jobexec.models import BlockedJob, BreakerState, Job, Resource, TimerJob
+from jobexec.operations.notify.wake import remove_listener
+from jobexec.operations.resources.promote import promote
 from jobexec.operations.values.failure import Failure
 from jobexec.operations.values.run import Run
 from tests.support.executor import all_gone
-from tests.support.factories import make_job, work
+from tests.support.factories import make_job, make_row, work
 from tests.support.gate import Counted
 from tests.support.waiting import TIMEOUT, until
 
@@ -135,6 +138,145 @@ class TestTheBreaker:
         until(lambda: not Job.objects.using(alias).exists())
         assert (TimerJob.objects.using(alias).count(), BlockedJob.objects.using(alias).count()) == (2, 4)
         assert len(calls) == 2
+
+
+class TwoNodes:
+    """`here` serves the category `near` with one thread, `there` the category `far` with three, which are all busy.
+
+    As in two processes, `there` does not hear in its own process what `here` commits, once it is `apart`.
+    """
+
+    def __init__(self, alias, configure, make_executor, handle, engine, **keys):
+        self.alias, self.begun, self._lock = alias, [], threading.Lock()
+        self.free, self.go, self.fails = threading.Event(), threading.Event(), True
+        handle(self._call, name="tests.counted")
+        handle(self.free.wait, name="tests.busy")
+        engine = {"WAIT_TIME": 3600, "MAX_WAIT": 3600, "MAX_WAIT_WHEN_LISTENING": 3600} | engine
+        keys = {"HEARTBEAT_INTERVAL": 600, "LEASE_TIME": 1800, "QUEUE_SIZE": 20} | keys
+        breaker = {"minimum_calls": 1, "window": 1, "wait": 600, "trial_calls": 2}
+        keys["RESOURCES"] = {"pay.example": {"breaker": breaker}}
+        self.here = make_executor(engine, NODE_NAME="here", CATEGORIES=["near"], THREADS=1, **keys)
+        self.there = make_executor(engine, NODE_NAME="there", CATEGORIES=["far"], THREADS=3, **keys)
+        configure(engine, CATEGORIES=["near", "far", "elsewhere"], **keys)
+
+    def _call(self):
+        with self._lock:
+            self.begun.append(threading.current_thread().name)
+        self.go.wait()
+        if self.fails:
+            raise ConnectionError("no answer from pay.example")
+
+    @property
+    def promotion(self):
+        """The loop of `there`."""
+        return self.there.engines[self.alias].promotion
+
+    def start(self, elsewhere=0):
+        """A call of `here` runs, three jobs with permits wait for a thread of `there`, and some for another node."""
+        for _ in range(3):
+            make_job(self.alias, handler_type="tests.busy", category="far")
+        self.there.start()
+        until(lambda: self.there.running_jobs == 3)
+        enqueue(self.alias, 1, category="near", retry_plan="R9/PT1H", retries=9)
+        enqueue(self.alias, 3, category="far")
+        enqueue(self.alias, elsewhere, category="elsewhere")
+        self.here.start()
+        until(lambda: self.begun and self.held() == 3 and self.permits().count() == 4 + elsewhere)
+
+    def apart(self):
+        remove_listener(self.there.engines[self.alias].hear)
+
+    def permits(self):
+        return Job.objects.using(self.alias).filter(resource="pay.example")
+
+    def held(self):
+        return self.permits().filter(category="far").exclude(lock_owner=None).count()
+
+    def blocked(self):
+        return BlockedJob.objects.using(self.alias).count()
+
+    def half_open(self):
+        """The time comes for trial calls, on both nodes at about the same time."""
+        row = Resource.objects.using(self.alias).filter(pk="pay.example")
+        row.update(trial_time=clock.now(self.alias))
+        self.look()
+
+    def look(self):
+        """Both look at the resource."""
+        loops = [node.engines[self.alias].promotion for node in (self.here, self.there)]
+        since = clock.monotonic()
+        for loop in loops:
+            loop.ask("pay.example")
+        until(lambda: all(loop.succeeded_at > since for loop in loops))
+
+
+HEARS = {
+    "a notification": [{}, {}],
+    "a heartbeat": [{"NOTIFY": False}, {"HEARTBEAT_INTERVAL": 0.05}],
+    "its next look": [{"NOTIFY": False, "WAIT_TIME": 0.05, "MAX_WAIT": 0.05}, {}],
+}
+
+
+@pytest.mark.transactional
+@pytest.mark.gate
+@pytest.mark.databases("postgresql", "mariadb")
+class TestTheBreakerOfTwoNodes:
+    @pytest.fixture
+    def make_nodes(self, alias, configure, make_executor, handle):
+        made = []
+
+        def make(engine, keys):
+            made.append(TwoNodes(alias, configure, make_executor, handle, engine, **keys))
+            return made[-1]
+
+        yield make
+        for nodes in made:
+            nodes.free.set()
+            nodes.go.set()
+
+    @pytest.mark.parametrize("by", HEARS)
+    def test_the_other_node_begins_no_more_jobs(self, alias, make_nodes, changes, by):
+        if by == "a notification" and connections[alias].vendor != "postgresql":
+            pytest.skip("no notifications")
+        nodes = make_nodes(*HEARS[by])
+        # Blocked jobs would make it look; without them, only those that it has in hand do.
+        elsewhere = 3 if by == "a notification" else 0
+        nodes.start(elsewhere)
+        nodes.apart()
+        nodes.go.set()
+        until(lambda: changes == [("pay.example", "open")])
+        until(lambda: nodes.promotion.cut_off == {"pay.example"})
+        # Also those that wait there for a thread, while all its threads are busy.
+        until(lambda: nodes.blocked() == 3 + elsewhere and not nodes.permits().exists())
+        nodes.free.set()
+        until(lambda: not nodes.there.running_jobs)
+        # It could be there if the process that opened the breaker was killed at this moment.
+        late = make_row(Job, alias, handler_type="tests.counted", category="far", resource="pay.example")
+        nodes.there.wake()
+        until(lambda: BlockedJob.objects.using(alias).filter(pk=late.pk).exists())
+        assert len(nodes.begun) == 1
+
+    def test_then_only_trial_calls_run_on_both_and_success_closes_it_for_both(self, alias, make_nodes, changes):
+        nodes = make_nodes(*HEARS["a notification"])
+        nodes.start()
+        recall, nodes.promotion.recall = nodes.promotion.recall, lambda names: None
+        nodes.go.set()
+        until(lambda: changes == [("pay.example", "open")] and nodes.promotion.cut_off)
+        nodes.go.clear()
+        # These were on their way to the queue when the node looked for jobs to give back.
+        assert nodes.held() == 3
+        nodes.promotion.recall, nodes.fails = recall, False
+        enqueue(alias, 5, category="near")
+        nodes.half_open()
+        nodes.free.set()
+        until(lambda: len(nodes.begun) == 3)
+        nodes.look()
+        assert (nodes.permits().count(), nodes.blocked(), len(nodes.begun)) == (2, 6, 3)
+        assert promote(alias, ["pay.example"], 100).moved == 0
+        nodes.go.set()
+        until(lambda: changes[-1] == ("pay.example", "closed"))
+        until(lambda: len(nodes.begun) == 9 and not nodes.permits().exists())
+        assert Resource.objects.using(alias).get(pk="pay.example").breaker_state == BreakerState.CLOSED
 
 
 class TestWhatCounts:

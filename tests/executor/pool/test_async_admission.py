@@ -57,6 +57,17 @@ def test_no_more_than_its_size_and_by_turns_of_the_engines(boarding):
     assert len(boarding.within()) == 3
 
 
+def test_what_is_withdrawn_is_not_run(boarding):
+    of_a, of_b = [batch() for _ in range(5)], [batch(using="b") for _ in range(2)]
+    boarding.sort("a", of_a)
+    boarding.sort("b", of_b)
+    boarding.go()
+    unwanted = {id(each) for each in (of_a[0], of_a[3], of_b[1])}
+    gone = boarding.withdraw(lambda each: id(each) in unwanted)
+    assert [id(each) for each in gone] == [id(of_b[1]), id(of_a[3])]
+    assert [id(each) for each in boarding.waiting()] == [id(of_a[2]), id(of_a[4])]
+
+
 def test_siblings_that_go_on_come_first(boarding):
     boarding.sort("a", [batch() for _ in range(4)])
     boarding.go()

@@ -49,6 +49,19 @@ def test_an_engine_that_asks_first_leaves_a_part_to_the_other():
     assert fill(shares, "a", 1) == fill(shares, "b", 1) == 0
 
 
+def test_what_is_withdrawn_leaves_its_places():
+    shares = FairQueue(4, 20, ["a", "b"])
+    fill(shares, "a", 100), fill(shares, "b", 100)
+    take(shares)
+    waiting = shares.waiting()
+    unwanted = set(map(id, waiting[::2]))
+    found = shares.withdraw(lambda each: id(each) in unwanted)
+    assert list(map(id, found)) == list(map(id, waiting[::2]))
+    assert list(map(id, shares.waiting())) == list(map(id, waiting[1::2]))
+    assert shares.queued == len(waiting[1::2])
+    assert fill(shares, "a", 100) + fill(shares, "b", 100) == len(found)
+
+
 def test_places_that_are_only_reserved_count_too():
     """An engine whose database hangs keeps what it has reserved, and the other goes on with its own part."""
     shares = FairQueue(4, 20, ["a", "b"])

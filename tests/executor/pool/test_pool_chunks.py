@@ -66,6 +66,21 @@ def test_a_thread_takes_half_of_what_waits(bench):
     assert b.pool.done == 10
 
 
+def test_what_is_withdrawn_leaves_also_the_chunk_of_a_thread(bench):
+    b = bench(threads=1)
+    long, rest = b.batch(), b.quick(9)
+    b.submit(long, *rest)
+    until(lambda: b.began)
+    unwanted = {id(job) for batch in (long, *rest[2:7]) for job in batch}
+    assert b.pool.withdraw(lambda job: id(job) in unwanted) == rest[2:7]
+    assert in_hand(b) == jobs_of(long, *rest[:2], *rest[7:])
+    assert reserved(b.pool, 96)
+    b.pool.submit([], 96)
+    b.let_go(long)
+    until(lambda: b.pool.empty)
+    assert b.ended == [long, *rest[:2], *rest[7:]]
+
+
 def test_jobs_that_are_not_tiny_go_one_by_one(bench):
     b = bench(threads=1, seconds=0.02)
     long, rest = b.batch(), b.quick(9)
