@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from uuid import UUID
 
 from django.db.models import F
 
@@ -16,8 +17,7 @@ from ..rows.fencing import lock_unchanged
 from ..rows.move import move_all
 from ..sql.errors import storable
 from ..sql.locks import atomic, lock_rows
-from ..values.acquired_job import AcquiredJob
-from .limits import PERMITS, is_cut_off
+from .limits import PERMITS, is_closed
 from .promote import locked_resources
 
 _PAGE = 500
@@ -91,14 +91,19 @@ def _take_back(using: str, name: str, table: type[AbstractJob]) -> int:
             last = page[-1].pk
 
 
-def block_cut_off(using: str, jobs: Sequence[AcquiredJob]) -> None:
-    """Make those of the jobs that the caller has unlocked wait again whose resource lets none begin."""
-    names = {job.resource for job in jobs if job.resource is not None}
+def block_unless_closed(using: str, resources: Mapping[UUID, str | None]) -> None:
+    """Of the jobs that the caller has unlocked, make those wait again whose breaker is not closed.
+
+    ``resources`` are theirs, by their ids. Also while trial calls are let through, which these jobs are not: they got
+    their permits before the breaker opened.
+    """
+    names = {*resources.values()} - {None}
     if not names:
         return
     now = clock.now(using)
-    for resource in Resource.objects.using(using).filter(pk__in=names):
-        if is_cut_off(resource, now):
-            ids = [job.id for job in jobs if job.resource == resource.name]
-            rows = Job.objects.using(using).filter(pk__in=ids, lock_owner=None).order_by("pk")
-            move_all(list(lock_rows(rows, skip_locked=True)), BlockedJob)
+    rows = Resource.objects.using(using).filter(pk__in=names)
+    waiting = {row.name for row in rows if not is_closed(row, now)}
+    if waiting:
+        ids = [id for id, name in resources.items() if name in waiting]
+        unlocked = Job.objects.using(using).filter(pk__in=ids, lock_owner=None).order_by("pk")
+        move_all(list(lock_rows(unlocked, skip_locked=True)), BlockedJob)

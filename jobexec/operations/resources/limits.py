@@ -10,6 +10,7 @@ from functools import cache
 
 from django.db import connections
 
+from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.conf.resources import Rate, ResourceLimits, rate
 from jobexec.models import AbstractJob, BreakerState, ExternalWorkerJob, Job, Resource
@@ -131,6 +132,20 @@ def is_cut_off(row: Resource, now: datetime) -> bool:
     if row.breaker_state != BreakerState.OPEN or limits is None or limits.breaker is None:
         return False
     return row.trial_time is None or now < row.trial_time
+
+
+def lets_none_begin(using: str, name: str | None) -> bool:
+    """As :func:`is_cut_off`, of a resource that the caller has not read; False without one."""
+    row = Resource.objects.using(using).filter(pk=name).first() if name is not None else None
+    return row is not None and is_cut_off(row, clock.now(using))
+
+
+def is_closed(row: Resource, now: datetime) -> bool:
+    """Whether no breaker limits the jobs of the resource, and no operator holds it open."""
+    held, limits = held_state(row, now), limits_of(row)
+    if held is not None:
+        return held == BreakerState.CLOSED
+    return row.breaker_state == BreakerState.CLOSED or limits is None or limits.breaker is None
 
 
 def states(using: str, names: Collection[str]) -> dict[str, str]:

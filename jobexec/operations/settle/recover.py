@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeAlias
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, Q
@@ -19,6 +20,7 @@ from ..nodes import cluster_lock
 from ..nodes.leases import remove_node
 from ..notify.broker import announce_ids
 from ..notify.signals import announce, failure_signal
+from ..resources.breaker import block_unless_closed
 from ..rows.bury_unreadable import UNREADABLE
 from ..rows.exclusive import lock_held_siblings, unlock_all, unlock_instances
 from ..rows.fencing import locked, unlocked
@@ -31,7 +33,7 @@ from .fail import settle_failures
 
 _PAGE = 200
 _OF_INSTANCE = ("exclusive", "tenant_id", "process_instance_id")
-_DECIDING = ("lock_owner", *_OF_INSTANCE, "start_time", "lost_runs")
+_DECIDING = ("lock_owner", *_OF_INSTANCE, "resource", "start_time", "lost_runs")
 _LOST = "The executor process died while it ran this job (node {node}, {lost_runs} lost runs)."
 
 #: Called with a job, the failure that cost it an attempt, its run, and the table in which it now is.
@@ -75,11 +77,11 @@ def release_owned(using: str, owner: str) -> int:
     """Release all jobs that ``owner`` still holds, at no cost; the last step of a node's graceful shutdown."""
     with atomic(using):
         rows = lock_rows(Job.objects.using(using).filter(lock_owner=owner).order_by("pk"))
-        ids = list(rows.values_list("pk", flat=True))
-        _unlock(using, ids)
+        resources = dict(rows.values_list("pk", "resource"))
+        _unlock(using, resources)
         unlock_all(using, owner)
     cluster_lock.release_of(using, owner)
-    return len(ids)
+    return len(resources)
 
 
 def release_strays(using: str, owner: str, in_hand: Callable[[], Iterable[AcquiredJob]]) -> int:
@@ -94,12 +96,12 @@ def release_strays(using: str, owner: str, in_hand: Callable[[], Iterable[Acquir
     strays = {pk for pk, _ in held.items() - {(job.id, job.revision) for job in in_hand()}}
     if not strays:
         return 0
-    rows = Job.objects.using(using).filter(pk__in=strays, lock_owner=owner).only("revision", *_OF_INSTANCE)
+    rows = Job.objects.using(using).filter(pk__in=strays, lock_owner=owner).only("revision", "resource", *_OF_INSTANCE)
     with atomic(using):
         lock_held_siblings(using, owner, {row.serial_key for row in rows} - {""})
         locked = lock_rows(rows.order_by("pk"))
         mine = [row for row in locked if row.revision == held[row.pk]]
-        _unlock(using, [row.pk for row in mine])
+        _unlock(using, _resources(mine))
         unlock_instances(using, owner, {row.serial_key for row in mine} - {""})
     return len(mine)
 
@@ -121,7 +123,7 @@ def _release_unread(using: str, condition: Q) -> int:
     with atomic(using):
         rows = lock_rows(Job.objects.using(using).filter(condition).order_by("pk"))
         found = list(rows.only("lock_owner", *_OF_INSTANCE)[:_PAGE])
-        _unlock(using, [row.pk for row in found])
+        _unlock(using, dict.fromkeys(row.pk for row in found))
         for owner in {row.lock_owner for row in found if row.lock_owner}:
             unlock_instances(using, owner, {row.serial_key for row in found if row.lock_owner == owner} - {""})
     return len(found)
@@ -144,19 +146,25 @@ def _release_page(using: str, condition: Q, node_name: str, charged: Charged) ->
         # Most jobs of a dead node are innocent, and which of them had started is not known: the first loss costs
         # nothing but makes the job a suspect. A suspect without a start marker was only queued. A suspect with one ran,
         # but others ran beside it: next time it runs alone.
-        queued = [row.pk for row in innocent if row.lost_runs and row.start_time is None]
-        _unlock(using, queued)
-        _unlock(using, [row.pk for row in innocent if row.pk not in queued], lost_runs=F("lost_runs") + 1)
+        queued = [row for row in innocent if row.lost_runs and row.start_time is None]
+        _unlock(using, _resources(queued))
+        _unlock(using, _resources(row for row in innocent if row not in queued), lost_runs=F("lost_runs") + 1)
         for owner, names in instances.items():
             unlock_instances(using, owner, names)
     return len(rows)
 
 
-def _unlock(using: str, ids: list[Any], **changes: Any) -> None:
-    if ids:
-        rows = Job.objects.using(using).filter(pk__in=ids)
+def _resources(rows: Iterable[Job]) -> dict[UUID, str | None]:
+    return {row.pk: row.resource for row in rows}
+
+
+def _unlock(using: str, resources: Mapping[UUID, str | None], **changes: Any) -> None:
+    """Unlock jobs, which are given with their resources: they wait for those again that let none begin."""
+    if resources:
+        rows = Job.objects.using(using).filter(pk__in=[*resources])
         rows.update(**unlocked(), **changes)
-        announce_ids(using, ids)
+        announce_ids(using, resources)
+        block_unless_closed(using, resources)
 
 
 def _charge(using: str, row: Job, node_name: str, charged: Charged) -> None:

@@ -9,7 +9,7 @@ from jobexec.models import Job
 
 from ..notify.broker import announce_ids
 from ..notify.wake import wake_on_commit
-from ..resources.breaker import block_cut_off
+from ..resources.breaker import block_unless_closed
 from ..rows.exclusive import lock_held_siblings, unlock_instances
 from ..rows.fencing import lock_unchanged, unlocked
 from ..sql.locks import atomic
@@ -25,7 +25,7 @@ def release_jobs(using: str, jobs: Sequence[AcquiredJob]) -> int:
             lock_held_siblings(using, owner, instances)
             count += _unlock(using, owner, group)
             unlock_instances(using, owner, instances)
-        block_cut_off(using, jobs)
+        block_unless_closed(using, {job.id: job.resource for job in jobs})
         if count:
             announce_ids(using, (job.id for job in jobs))
             wake_on_commit(using)  # other nodes may be idle; the one that releases is stopping or full

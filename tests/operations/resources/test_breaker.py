@@ -6,12 +6,14 @@ import pytest
 
 from jobexec import signals
 from jobexec.conf.resources import BreakerProfile
-from jobexec.models import BlockedJob, Job, Resource
+from jobexec.models import BlockedJob, ExecutorNode, Job, NodeState, Resource
+from jobexec.operations import hold_resource, recover_node
 from jobexec.operations.resources.breaker import count_trials, open_breaker, take_back
 from jobexec.operations.resources.promote import promote
 from jobexec.operations.settle.complete import complete_jobs
+from jobexec.operations.settle.recover import release_owned, release_strays
 from jobexec.operations.settle.release import release_jobs
-from tests.support.factories import a_run, acquire, make_job
+from tests.support.factories import a_run, acquire, make_job, make_node
 
 pytestmark = pytest.mark.every_database
 
@@ -66,13 +68,48 @@ def test_what_has_not_begun_waits_again(alias, frozen):
     assert look(alias).moved == 0
 
 
-def test_what_a_node_gives_back_waits_too(alias, frozen):
+def recover(alias, node, jobs):
+    ExecutorNode.objects.using(alias).update(state=NodeState.DEAD)
+    recover_node(alias, node)
+
+
+GIVES_BACK = {
+    "begins none": lambda alias, node, jobs: release_jobs(alias, jobs),
+    "stops": lambda alias, node, jobs: release_owned(alias, node.lock_owner),
+    "did not know": lambda alias, node, jobs: release_strays(alias, node.lock_owner, list),
+    "was killed": recover,
+}
+
+
+@pytest.mark.parametrize("gives_back", GIVES_BACK)
+@pytest.mark.parametrize("after", [0, 30])
+def test_what_a_node_gives_back_waits_too(alias, frozen, gives_back, after):
+    """Also when the time for trial calls has come: these are more."""
+    rows = blocked(alias, 3)
+    look(alias)
+    node = make_node(alias)
+    jobs = acquire(alias, node.lock_owner)
+    opened(alias)
+    frozen.tick(after)
+    GIVES_BACK[gives_back](alias, node, jobs)
+    assert not Job.objects.using(alias).exists()
+    again = BlockedJob.objects.using(alias).order_by("rank", "id")
+    lost = int(gives_back == "was killed")
+    assert list(again.values_list("pk", "lock_owner", "lost_runs")) == [(row.pk, None, lost) for row in rows]
+    assert look(alias).moved == (2 if after else 0)
+
+
+@pytest.mark.parametrize("held", ["open", "closed"])
+def test_what_is_given_back_while_an_operator_holds_it(alias, held):
     blocked(alias, 3)
     look(alias)
     jobs = acquire(alias)
-    opened(alias)
+    if held == "closed":
+        opened(alias)
+    hold_resource("pay.example", state=held, using=alias)
     release_jobs(alias, jobs)
-    assert (Job.objects.using(alias).count(), BlockedJob.objects.using(alias).count()) == (0, 3)
+    waiting = BlockedJob.objects.using(alias).count()
+    assert (Job.objects.using(alias).count(), waiting) == ((0, 3) if held == "open" else (3, 0))
 
 
 def test_trial_calls_close_it(alias, frozen):
