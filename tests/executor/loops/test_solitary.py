@@ -8,14 +8,17 @@ import pytest
 
 from jobexec import clock
 from jobexec.clock import FrozenClock
+from jobexec.conf import get_settings
+from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.loops.solitary import Held, SolitaryProcesses
-from jobexec.models import ExclusiveLock, Job
-from jobexec.operations import complete_jobs
+from jobexec.models import BlockedJob, ExclusiveLock, Job
+from jobexec.operations import complete_jobs, hold_resource
+from jobexec.operations.resources.promote import promote
 from jobexec.operations.settle.release import release_jobs
 from jobexec.operations.settle.take_over import take_over
 from jobexec.operations.values.acquired_job import batches
 from tests.support.factories import a_run, acquire, make_job
-from tests.support.waiting import threads, until
+from tests.support.waiting import TIMEOUT, threads, until
 
 pytestmark = pytest.mark.transactional
 
@@ -92,6 +95,20 @@ def test_when_it_stops_what_waits_is_given_back(alias, solitude):
     solitude.sift(page)
     assert solitude.stop(60)
     until(lambda: Job.objects.using(alias).get(pk=row.pk).lock_owner is None)
+
+
+def test_a_job_whose_resource_is_held_open_meanwhile_does_not_begin(alias, configure):
+    configure(RESOURCES={"pay.example": {"limit": 5}})
+    row = make_job(alias, lost_runs=2, resource="pay.example", handler_type="tests.unknown")
+    promote(alias, ["pay.example"], 1)
+    (job,) = acquire(alias, "node")
+    hold_resource("pay.example", using=alias)
+    executor = JobExecutor(get_settings(), held=Held(alias, row.pk, job.revision, "node"))
+    executor.start()
+    until(lambda: BlockedJob.objects.using(alias).filter(pk=row.pk).exists())
+    assert BlockedJob.objects.using(alias).get().attempts == 0
+    assert executor.stop(TIMEOUT)
+    until(lambda: not threads())
 
 
 @pytest.mark.databases("postgresql", "mariadb")
