@@ -117,7 +117,7 @@ class Engine(Service):
 
     def _connect(self) -> None:
         if self.promotion is not None:
-            self.promotion.in_hand, self.promotion.recall = self._in_hand, self._recall
+            self.promotion.in_hand, self.promotion.withdraw = self._in_hand, self._withdraw
         for settlement in self.settlements:
             settlement.after_outcomes = self.promotion.ended if self.promotion else lambda outcomes: None
         for acquisition in self.acquisitions.values():
@@ -180,11 +180,10 @@ class Engine(Service):
         settled = [job for settlement in self.settlements for job in settlement.jobs_in_hand()]
         return followers + self._pool.jobs_in_hand() + settled + self.apart(self.using)
 
-    def _recall(self, resources: Collection[str]) -> None:
-        if resources:
-            for batch in self._pool.withdraw(lambda job: job.using == self.using and job.resource in resources):
-                for job in batch:
-                    self.submit(Outcome(job))
+    def _withdraw(self, resources: Collection[str]) -> None:
+        for batch in self._pool.withdraw(lambda job: job.using == self.using and job.resource in resources):
+            for job in batch:
+                self.submit(Outcome(job))
 
     def wake(self) -> None:
         """Make all loops check their tables: there may be work."""

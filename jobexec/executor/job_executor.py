@@ -258,23 +258,21 @@ class JobExecutor(Service):
         return self.engines[using].node.owns(lock_owner)
 
     def may_start(self, work: AcquiredJob) -> bool:
-        """Whether this job may start: the executor is not stopping, and the lock is valid."""
+        """Whether this job may start: the executor is not stopping, the lock is valid, and its resource lets it."""
         node = self.engines[work.using].node
-        if work.resource is not None and self._is_cut_off(work):
-            return False
         if not self.shutting_down and node.owns(work.lock_owner):
-            return True
+            return work.resource is None or not self._is_cut_off(work)
         while not self.shutting_down:
             if node.wait_until_decided(work.lock_owner, 1.0):
-                return True
+                return work.resource is None or not self._is_cut_off(work)
             if node.owner != work.lock_owner:
                 return False
         return False
 
     def _is_cut_off(self, work: AcquiredJob) -> bool:
-        """Whether the circuit breaker of the job's resource is open: then it goes back to wait."""
+        """Whether the circuit breaker of the job's resource is open, or was: then it goes back to wait."""
         promotion = self.engines[work.using].promotion
-        return promotion is not None and work.resource in promotion.cut_off
+        return promotion is not None and not promotion.lets_begin(work)
 
     def verdict(self, work: AcquiredJob) -> bool | None:
         """Whether this job may start; None if a heartbeat must first find out whether its lock is valid."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable
+from uuid import UUID
 
 from jobexec import clock
 from jobexec.conf.resources import BreakerProfile
@@ -44,9 +45,11 @@ class Promotion(Loop):
         self._due: dict[str, float] = {}
         #: Resources of which no job may begin now.
         self.cut_off: frozenset[str] = frozenset()
-        #: The jobs that this node holds, and a function that gives back those of these resources that have not begun.
+        #: The jobs that this node holds, and a function that gives back those of these resources that wait for a thread.
         self.in_hand: Callable[[], Iterable[AcquiredJob]] = lambda: ()
-        self.recall: Callable[[Collection[str]], object] = lambda names: None
+        self.withdraw: Callable[[Collection[str]], object] = lambda names: None
+        #: Jobs that this node held while none of their resource could begin, by id and revision.
+        self._recalled: frozenset[tuple[UUID, int]] = frozenset()
         self.breakers = Breakers(node.settings.resources)
         #: Seconds between two looks where there are no notifications.
         self._patience = node.engine.wait_time.total_seconds()
@@ -73,6 +76,10 @@ class Promotion(Loop):
             with self._lock:
                 self._ended += found
             self.wake()
+
+    def lets_begin(self, job: AcquiredJob) -> bool:
+        """Whether a job that this node holds may begin, as far as its resource is concerned."""
+        return job.resource not in self.cut_off and (job.id, job.revision) not in self._recalled
 
     @property
     def held(self) -> set[str]:
@@ -115,10 +122,10 @@ class Promotion(Loop):
     def _promote(self, names: set[str], freed: set[str]) -> int:
         using = self.node.using
         # Before trial calls are let through: what came after the last look would be more of them.
-        self.recall(self.cut_off & names)
+        self._recall(self.cut_off & names)
         result = self._promoted(names, freed)
         self.cut_off = (self.cut_off - names) | result.cut_off
-        self.recall(result.cut_off)
+        self._recall(result.cut_off)
         now = clock.now(using)
         for name in names:
             self._due.pop(name, None)
@@ -126,6 +133,14 @@ class Promotion(Loop):
             wait = 0.0 if moment is None else max(0.0, (moment - now).total_seconds())
             self._due[name] = clock.monotonic() + wait
         return result.moved
+
+    def _recall(self, names: Collection[str]) -> None:
+        """Let no job that is here now begin any more with the permit that it has."""
+        if names or self._recalled:
+            here = {(job.id, job.revision): job.resource for job in self.in_hand()}
+            self._recalled = frozenset(job for job, name in here.items() if name in names or job in self._recalled)
+        if names:
+            self.withdraw(names)
 
     def _promoted(self, names: set[str], freed: set[str]) -> Promoted:
         home = self._follow_ups.of_permits() if self._follow_ups is not None else None

@@ -256,17 +256,22 @@ class TestTheBreakerOfTwoNodes:
         until(lambda: BlockedJob.objects.using(alias).filter(pk=late.pk).exists())
         assert len(nodes.begun) == 1
 
-    def test_then_only_trial_calls_run_on_both_and_success_closes_it_for_both(self, alias, make_nodes, changes):
+    @pytest.mark.parametrize("missed", ["withdraw", "_recall"])
+    def test_then_only_trial_calls_run_on_both_and_success_closes_it_for_both(self, alias, make_nodes, changes, missed):
         nodes = make_nodes(*HEARS["a notification"])
         nodes.start()
-        recall, nodes.promotion.recall = nodes.promotion.recall, lambda names: None
+        before = getattr(nodes.promotion, missed)
+        setattr(nodes.promotion, missed, lambda names: None)
         nodes.go.set()
         until(lambda: changes == [("pay.example", "open")] and nodes.promotion.cut_off)
         nodes.go.clear()
-        # These were on their way to the queue when the node looked for jobs to give back.
+        # As if these had been on their way to the queue, or had waited for the commit of a sibling.
         assert nodes.held() == 3
-        nodes.promotion.recall, nodes.fails = recall, False
+        nodes.fails = False
         enqueue(alias, 5, category="near")
+        nodes.look()
+        if missed == "_recall":
+            setattr(nodes.promotion, missed, before)
         nodes.half_open()
         nodes.free.set()
         until(lambda: len(nodes.begun) == 3)
