@@ -13,7 +13,7 @@ from tests.support.suite.tiers import some
 from tests.support.threads import finish
 from tests.support.threads import start as beside
 from tests.support.web import browser
-from tests.support.web.accessibility import grave_findings, poor_contrasts
+from tests.support.web.accessibility import grave_findings, hidden_columns, poor_contrasts, too_wide
 from tests.support.web.browser import chromium, open_page, page, policy  # noqa: F401 (fixtures)
 
 from .pages import DRAWN, shop, url
@@ -39,25 +39,41 @@ def order(transactional_db):
     return found
 
 
-@pytest.mark.parametrize("scheme", some(["light", "dark"], 2, later="nightly"))
-def test_every_page(page, scheme, order):  # noqa: F811
-    page.emulate_media(color_scheme=scheme)
+#: The columns of each list that an operator looks for first.
+FIRST = {
+    ProcessDefinition: "key version_shown name running incidents",
+    ProcessInstance: "state_badge process business_key waits_at incidents",
+    UserTask: "task assignee process due age",
+}
+
+
+def pages(page, order, name):  # noqa: F811
+    """Load one page after the other; their addresses. Their pictures have this name."""
     flow = shop().start(using="default")
     run_jobs()
     task = UserTask.objects.get(element_id="approve")
-    addresses = [url(model) for model in (ProcessDefinition, ProcessInstance, UserTask)]
-    addresses += [url(ProcessInstance, order), url(ProcessInstance, flow), url(UserTask, task)]
     definitions = ProcessDefinition.objects.order_by("key")
+    addresses = [*map(url, FIRST), url(ProcessInstance, order), url(ProcessInstance, flow), url(UserTask, task)]
     addresses += [url(ProcessDefinition, row) for row in definitions]
     addresses += [f"{url(ProcessDefinition, definitions.get(key='order'))}?show=runs"]
     for number, address in enumerate(addresses):
         page.goto(address)
         if page.locator("#jobexec-diagram").count():
             page.wait_for_selector(DIAGRAM)
+        yield address
+        if folder := os.environ.get("JOBEXEC_TEST_PICTURES"):
+            page.screenshot(path=f"{folder}/{name}-{number}.png", full_page=True)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width"), some([("light", 1440), ("dark", 640), ("light", 640), ("dark", 1440)], 4, later="nightly")
+)
+def test_every_page(page, scheme, width, order):  # noqa: F811
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 900})
+    for address in pages(page, order, f"{scheme}-{width}"):
         assert [finding for finding in grave_findings(page) if finding not in OF_DJANGO] == [], address
         assert poor_contrasts(page) == [], address
-        if folder := os.environ.get("JOBEXEC_TEST_PICTURES"):
-            page.screenshot(path=f"{folder}/{scheme}-{number}.png", full_page=True)
 
 
 def test_the_mark_of_the_diagram_is_visible(page, order):  # noqa: F811
@@ -118,20 +134,15 @@ def test_without_script_the_picture_of_the_server_is_there(open_page, order, dja
     assert plain.locator("#jobexec-server-picture [data-element=reserve].incident").is_visible()
 
 
-@pytest.mark.parametrize("width", [1440, 1024, 400])
+@pytest.mark.parametrize("width", some([400, 1024, 1440], 3, later="nightly"))
 def test_pages_fit_the_window(open_page, order, django_user_model, width):  # noqa: F811
     user = django_user_model.objects.create_superuser("admin")
     window = open_page(user, viewport={"width": width, "height": 900})
-    task = UserTask.objects.get(element_id="approve")
-    definition = ProcessDefinition.objects.get(key="order")
-    for number, address in enumerate(
-        [url(ProcessInstance, order), url(ProcessDefinition, definition), url(UserTask, task)]
-    ):
-        window.goto(address)
-        if folder := os.environ.get("JOBEXEC_TEST_PICTURES"):
-            window.wait_for_timeout(500)
-            window.screenshot(path=f"{folder}/width-{width}-{number}.png", full_page=True)
-        assert window.evaluate("document.documentElement.scrollWidth") <= width, address
+    first = {url(model): names for model, names in FIRST.items()}
+    wide = []
+    for address in pages(window, order, f"width-{width}"):
+        wide += [(address, each) for each in [*too_wide(window), *hidden_columns(window, first.get(address, ""))]]
+    assert wide == []
 
 
 @pytest.mark.parametrize(

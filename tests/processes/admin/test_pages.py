@@ -463,7 +463,8 @@ def test_activities_are_below_their_scopes(staff):
     found = flow.start(using="default")
     ManualExecutor("default", reraise=False).run_until_empty()
     page = staff(*VIEW).get(url(ProcessInstance, found)).content.decode()
-    rows = re.findall(r'<td class="jobexec-depth-(\d)">(\w+)', page.partition('id="jobexec-activities"')[2])
+    section = page.partition('id="jobexec-activities"')[2]
+    rows = re.findall(r'<tr class="jobexec-depth-(\d)"><th scope="row">(\w+)', section)
     for name in ("notify", "notify_again"):
         at = rows.index(("0", name))
         assert rows[at + 1 : at + 3] == [("1", name)] * 2
