@@ -26,6 +26,7 @@ from jobexec.models import (
 )
 from jobexec.operations import complete_jobs, fail_job
 from jobexec.operations.batches.control import start_batch
+from jobexec.operations.reports import counts
 from jobexec.operations.values.messages import as_text
 from tests.support.factories import HANDLER, a_failure, a_run, make_job, make_node, make_row, work
 from tests.support.jobs_command import jobs, objects
@@ -172,6 +173,17 @@ class TestList:
             [{"executable": 2, "dead_letter": 1, "at_least": []}],
         )
         assert jobs("list", "--count", alias=alias)[1].splitlines()[0].split() == ["2", "jobs"]
+
+    @pytest.mark.parametrize("command", [["list", "--count"], ["delete", "--dry-run", "--all-matching"]])
+    def test_large_numbers_are_estimated(self, alias, monkeypatch, settings, command):
+        settings.USE_THOUSAND_SEPARATOR = True  # it is Django's templates that group digits
+        monkeypatch.setattr(counts, "COUNT_LIMIT", 3)
+        monkeypatch.setattr(counts, "estimated_rows", lambda using, table: {TimerJob: 1_046_239}.get(table))
+        for table in (TimerJob, DeadLetterJob):
+            for _ in range(5):
+                make_row(table, alias)
+        text = jobs(*command, alias=alias)[1]
+        assert "\n≈1,050,000 timer jobs\n" in text and "\n        3+ dead letter jobs\n" in text
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

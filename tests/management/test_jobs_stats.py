@@ -206,4 +206,7 @@ def test_a_bad_period_is_usage(alias, period, capsys):
 
 def test_numbers_of_which_counting_ended():
     assert (number(1234567), number(CappedCount.upto(10_001))) == ("1,234,567", "10,000+")
+    estimated = CappedCount.upto(10_001)
+    estimated.estimate = 146_239
+    assert number(estimated) == "≈146,000"
     assert clock.now() == NOW

@@ -9,7 +9,8 @@ from django.db import connections
 from jobexec import clock
 from jobexec.models import DeadLetterJob, FailureGroup, Incident, Job, MeterLog
 from jobexec.operations.reports import meters, subjects
-from jobexec.operations.reports.failure_groups import failure_groups
+from jobexec.operations.reports.counts import CappedCount
+from jobexec.operations.reports.failure_groups import dead_letters_by_group, failure_groups
 from tests.support.factories import make_row
 
 from .test_plans import ANALYZE, ROWS, fill, plans
@@ -114,6 +115,32 @@ def test_the_runs_of_a_subject_are_read_without_those_of_others(alias: str) -> N
     hour = timedelta(hours=1)
     (look,) = plans(alias, MeterLog, lambda: subjects.runs_of(alias, "handler", "h7", clock.now(alias), hour))
     assert "jobexec_meterlog_name" in look, look
+
+
+def test_large_numbers_are_estimated_as_far_as_the_database_knows(alias: str) -> None:
+    """A tile, a list, a tab: 32,768 dead letters of one group, and 10 others."""
+    fill(alias, DeadLetterJob, handler_type="tests.pay", fingerprint="f" * 16)
+    for _ in range(10):
+        make_row(DeadLetterJob, alias, handler_type="tests.ship", fingerprint="0" * 16)
+    with connections[alias].cursor() as cursor:
+        cursor.execute(ANALYZE[connections[alias].vendor].format(DeadLetterJob._meta.db_table))
+    rows = DeadLetterJob.objects.using(alias)
+    whole, pay = CappedCount.of(rows), rows.filter(handler_type="tests.pay")
+    standing = subjects.standing_of(alias, "handler", "tests.pay").tables[DeadLetterJob]
+    of_groups = dead_letters_by_group(alias, ["f" * 16, "0" * 16])
+    of_conditions = [CappedCount.of(pay), standing, of_groups["f" * 16]]
+    vendor = connections[alias].vendor
+    if vendor == "sqlite":
+        assert str(whole) == "10,000+"
+    else:
+        assert 16_000 < whole.likely < 64_000
+        assert str(whole).startswith("≈")
+    if vendor == "postgresql":
+        assert [30_000 < count.likely < 35_000 for count in of_conditions] == [True] * 3
+    else:
+        assert [(count.estimate, count.capped) for count in of_conditions] == [(None, True)] * 3
+    other = subjects.standing_of(alias, "handler", "tests.ship").tables[DeadLetterJob]
+    assert (other.estimate, other.capped, str(of_groups["0" * 16])) == (None, True, "10")
 
 
 def test_what_is_shown_of_a_subject_reads_no_large_table_as_a_whole(alias: str) -> None:

@@ -128,7 +128,7 @@ class _Subject(Page):
                 "url": self.visible.list(table, **{self.column: self.value}),
             }
             for table, count in found.tables.items()
-            if self.visible.may(table) and (count or table in kinds)
+            if self.visible.may(table) and (count.likely or table in kinds)
         ]
         return rows
 

@@ -19,6 +19,7 @@ from .nested import Group
 from .output.outcome import tell, user
 from .output.screen import Exit, Screen
 from .output.table import Cell, Column
+from .stats.as_text import number
 
 
 class Override:
@@ -107,7 +108,7 @@ class Retries:
             matching = {"dead_letter": int(count)}
             screen.tell({"operation": self.name, "dry_run": True, "matching": matching, "at_least": at_least})
         else:
-            screen.say(f"{count!s:>7} {DeadLetterJob._meta.verbose_name_plural}")
+            screen.say(f"{number(count):>10} {DeadLetterJob._meta.verbose_name_plural}")
             screen.say(_("Nothing has been changed."))
         return Exit.DONE
 

@@ -21,6 +21,7 @@ from .nested import Group
 from .output.outcome import tell
 from .output.screen import Exit, Screen, usage
 from .output.table import Cell, Column
+from .stats.as_text import number
 
 LIMIT = 20
 
@@ -152,8 +153,8 @@ def _cells(found: GroupOfFailures, screen: Screen) -> list[Cell | str]:
     return [
         group.fingerprint,
         distance(group.last_time, now),
-        str(group.count),
-        str(found.dead_letters),
+        number(group.count),
+        number(found.dead_letters),
         standing,
         group.handler_type,
         group.message,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,7 +33,7 @@ from ..sql.dialect import dialect
 from ..values.ranking import MAX_PRIORITY, due_by_rank
 
 COUNT_LIMIT = 10_000
-"""Where counting stops. Larger numbers are shown as "10,000+"."""
+"""Where counting stops. Larger numbers are shown as their estimates, or without one as "10,000+"."""
 
 ESTIMATES_FROM = 2
 """An estimate below this multiple of :data:`COUNT_LIMIT` says no more than the count: it may be wrong by half."""
@@ -49,8 +50,14 @@ class CappedCount(int):
 
     @classmethod
     def of(cls, queryset: QuerySet[Any]) -> CappedCount:
-        """Count up to :data:`COUNT_LIMIT` rows: the database stops reading at the LIMIT of the subquery."""
-        return cls.upto(queryset.order_by().values("pk")[: COUNT_LIMIT + 1].count())
+        """Count up to :data:`COUNT_LIMIT` rows: the database stops reading at the LIMIT of the subquery.
+
+        If there are more, they are estimated (:func:`estimated`), which costs a statement or two that read no table.
+        """
+        count = cls.upto(queryset.order_by().values("pk")[: COUNT_LIMIT + 1].count())
+        if count.capped:
+            count.estimate = estimated(queryset)
+        return count
 
     @classmethod
     def upto(cls, found: int, more: bool | None = None) -> CappedCount:
@@ -75,10 +82,18 @@ class CappedCount(int):
 
     def __str__(self) -> str:
         # With USE_THOUSAND_SEPARATOR, Django regroups the returned text, so it must consist of digits.
-        if settings.USE_THOUSAND_SEPARATOR:
-            return str(self.likely)
+        return str(self.likely) if settings.USE_THOUSAND_SEPARATOR else self.text
+
+    @property
+    def text(self) -> str:
+        """The number as people read it, where no template regroups it."""
         if self.estimate is not None:
             return f"≈{number_format(_rounded(self.estimate), force_grouping=True)}"
+        return self.counted
+
+    @property
+    def counted(self) -> str:
+        """The same without its estimate."""
         return f"{number_format(int(self), force_grouping=True)}{'+' if self.capped else ''}"
 
 
@@ -141,10 +156,30 @@ def job_counts(using: str, tenants: Collection[str] | None = None) -> JobCounts:
 
 def _estimate(counts: dict[str, CappedCount], using: str, table: type[Model]) -> None:
     """Estimate the largest of the counts of a table, from what the database knows about the size of the table."""
-    rows = estimated_rows(using, table)
-    if rows is not None and rows >= ESTIMATES_FROM * COUNT_LIMIT:
+    rows = _many(estimated_rows(using, table))
+    if rows is not None:
         name = max(counts, key=lambda each: int(counts[each]))
         counts[name].estimate = rows - sum(count for each, count in counts.items() if each != name)
+
+
+def estimated(queryset: QuerySet[Any]) -> int | None:
+    """About how many rows a queryset has; None if the database does not know, or says no more than a count would.
+
+    Without a condition these are all rows of the table. How many rows meet a condition, PostgreSQL's planner expects
+    from its statistics of the columns. MariaDB has none of columns without an index, and SQLite has none at all: there
+    such counts stay lower bounds.
+    """
+    rows = _many(estimated_rows(queryset.db, queryset.model))
+    if rows is None or not queryset.query.where:
+        return rows
+    if not dialect(queryset.db).expects_rows:
+        return None
+    plan = json.loads(queryset.order_by().values("pk").explain(format="json"))[0]["Plan"]
+    return _many(min(rows, int(plan["Plan Rows"])))
+
+
+def _many(rows: int | None) -> int | None:
+    return None if rows is None or rows < ESTIMATES_FROM * COUNT_LIMIT else rows
 
 
 def estimated_rows(using: str, table: type[Model]) -> int | None:

@@ -11,14 +11,14 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connections, transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 
 from jobexec import clock
 from jobexec.models import AbstractJob, DeadLetterJob, FailureGroup, Incident, IncidentState
 
 from ..sql.dialect import dialect_of
 from ..values.fingerprint import exception_name, fingerprint
-from .counts import COUNT_LIMIT, CappedCount
+from .counts import COUNT_LIMIT, CappedCount, estimated
 
 #: The group for failures beyond the number of groups that a node tracks.
 OTHER = "other"
@@ -127,7 +127,7 @@ class OpenIncidents:
 
     total: CappedCount
     loud: CappedCount
-    """Those of no group, or of a group that is neither acknowledged nor snoozed."""
+    """Those of no group, or of a group that is neither acknowledged nor snoozed; never estimated."""
     groups: list[TroublingGroup]
     """The groups with the most of the loud ones."""
 
@@ -154,8 +154,11 @@ def incidents_by_group(
     groups = {group.pk: group for group in FailureGroup.objects.using(using).filter(pk__in=first)}
     loud = [alike for alike in counts if alike not in groups or not groups[alike].quiet(now)]
     shown = [alike for alike in first if alike in groups and alike in set(loud)][:limit]
+    total = CappedCount.upto(counts.total(), more)
+    if more:
+        total.estimate = estimated(_open(using, tenants))
     return OpenIncidents(
-        total=CappedCount.upto(counts.total(), more),
+        total=total,
         loud=CappedCount.upto(sum(counts[alike] for alike in loud), more),
         groups=[
             TroublingGroup(
@@ -166,12 +169,16 @@ def incidents_by_group(
     )
 
 
+def _open(using: str, tenants: Collection[str] | None = None) -> QuerySet[Incident]:
+    ours = Q() if tenants is None else Q(tenant_id__in=tenants)
+    return Incident.objects.using(using).filter(ours, state=IncidentState.OPEN)
+
+
 def _latest_open(
     using: str, tenants: Collection[str] | None, most: int, *columns: str
 ) -> tuple[list[tuple[Any, ...]], bool]:
     """Columns of the latest open incidents, and whether there are more than ``most``."""
-    rows = Incident.objects.using(using).filter(state=IncidentState.OPEN).order_by("-timestamp")
-    seen = list(rows.values_list(*columns, "tenant_id")[: most + 1])
+    seen = list(_open(using).order_by("-timestamp").values_list(*columns, "tenant_id")[: most + 1])
     return [row[:-1] for row in seen[:most] if tenants is None or row[-1] in tenants], len(seen) > most
 
 

@@ -32,7 +32,7 @@ from jobexec.models import (
 from ..rows.routing import free, held
 from ..sql.time_buckets import floor, sums_by_slot
 from ..values.histogram import KEYS
-from .counts import COUNT_LIMIT, ESTIMATES_FROM, CappedCount, estimated_rows
+from .counts import COUNT_LIMIT, ESTIMATES_FROM, CappedCount, estimated, estimated_rows
 from .meters import JOB_BACKLOG, JOB_BACKLOG_SAMPLES, JOB_FAILED, JOB_SUCCESSFUL, RUNS_OF, Counts
 from .throughput import Runs, step_of, times_of
 
@@ -72,7 +72,10 @@ def counts_of_subjects(runs: Mapping[tuple[str, str, str], Sequence[int]]) -> Co
 
 @dataclass(frozen=True, slots=True)
 class GroupShare:
-    """A group of failures, and how many open incidents of the subject belong to it."""
+    """A group of failures, and how many open incidents of the subject belong to it, among the latest of all.
+
+    Without an estimate: PostgreSQL takes the group and the subject of an incident for independent of each other.
+    """
 
     group: FailureGroup
     incidents: CappedCount
@@ -80,7 +83,11 @@ class GroupShare:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How many jobs of the subject are in each table, among its oldest rows: all, and those that are held now."""
+    """How many jobs of the subject are in each table, among its oldest rows: those that wait, and those that are held.
+
+    Of tables with more rows, PostgreSQL estimates those that wait. Those that are held have no estimate: they change
+    too fast for statistics.
+    """
 
     tables: dict[type[AbstractJob], CappedCount]
     running: CappedCount
@@ -111,6 +118,8 @@ def standing_of(using: str, kind: str, value: str, tenants: Collection[str] | No
         )
         more = found["all"] > COUNT_LIMIT
         tables[table] = CappedCount.upto(found["free"], more)
+        if more:
+            tables[table].estimate = estimated(table._base_manager.using(using).filter(meant, free(table, now)))
         running.append(CappedCount.upto(found["held"], more))
     return Standing(tables, CappedCount.total(*running))
 

@@ -69,6 +69,8 @@ class Dialect:
 
     #: The query for the number of rows of a table by the planner's statistics, its parameter is the name; None without.
     row_estimate: ClassVar[str | None] = None
+    #: Whether EXPLAIN says how many rows a query will have, by statistics of each column.
+    expects_rows: ClassVar[bool] = False
     #: How arguments are indexed; None if they cannot be.
     argument_index: ClassVar[ArgumentIndex | None] = None
 

@@ -107,6 +107,7 @@ class PostgreSQL(Dialect):
         " * (pg_relation_size(oid) / current_setting('block_size')::int))::bigint"
         " FROM pg_class WHERE oid = to_regclass(%s)"
     )
+    expects_rows = True
     argument_index = ArgumentIndex(
         "CREATE INDEX CONCURRENTLY {name} ON {table} USING gin (handler_configuration)",
         "DROP INDEX CONCURRENTLY IF EXISTS {name}",

@@ -223,6 +223,15 @@ class TestCappedCount:
         assert "10+ results" in content
         assert "counting and pages end at 10+" in content
 
+    def test_the_list_and_its_tab_say_about_how_many_there_are(self, admin, limit, monkeypatch):
+        monkeypatch.setattr(counts, "estimated_rows", lambda using, table: 146_239)
+        for _ in range(12):
+            data.dead_letter()
+        content = admin.get(list_url(DeadLetterJob)).content.decode()
+        assert "≈146,000 dead letter jobs" in content
+        assert '<span class="jobexec-count">≈146,000</span>' in content
+        assert "counting and pages end at 10+" in content
+
     def test_with_thousand_separators(self, settings):
         settings.USE_THOUSAND_SEPARATOR = True
         count = CappedCount(10_000)

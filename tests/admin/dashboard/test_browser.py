@@ -6,6 +6,7 @@ import pytest
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob, Job, TimerJob
+from jobexec.operations.reports import counts, subjects
 from tests.support.web import browser
 
 from .. import data
@@ -158,6 +159,26 @@ def test_nothing_sticks_out(page, live_server, width):
     charts = page.evaluate("[...document.querySelectorAll('svg.jobexec-chart')].map(e => e.clientHeight)")
     assert charts == [120] * 3
 
+
+@pytest.mark.parametrize("width", [1440, 400, 320])
+@pytest.mark.parametrize("path", [PAGE, "/admin/jobexec/jobdefinition/of/handler/?name=shop.jobs.charge_card"])
+def test_a_large_number_fits_into_its_tile(page, live_server, monkeypatch, path, width):
+    everything()
+    for module in (counts, subjects):
+        monkeypatch.setattr(module, "COUNT_LIMIT", 0)
+    monkeypatch.setattr(counts, "estimated_rows", lambda using, table: 9_876_543)
+    monkeypatch.setattr(subjects, "estimated", lambda rows: 9_876_543)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{live_server.url}{path}")
+    assert "≈9,880,000" in page.locator(".jobexec-tile-count").all_inner_texts()
+    assert page.evaluate(CUT) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+#: The numbers of tiles that are wider than these, or on two lines.
+CUT = """() => [...document.querySelectorAll(".jobexec-tile-count")].filter(each =>
+    each.scrollWidth > each.clientWidth || each.clientHeight > 1.5 * parseFloat(getComputedStyle(each).lineHeight)
+).map(each => each.innerText)"""
 
 #: What is wider than its panel, other than in a box that scrolls.
 OUTSIDE = """() => [...document.querySelectorAll(".jobexec-panel *, .jobexec-tile *")].filter(element => {

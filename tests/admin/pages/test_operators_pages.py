@@ -1,5 +1,6 @@
 """The pages of a handler, a category, a tenant and a process instance, and of what runs now."""
 
+import re
 from datetime import timedelta
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -11,6 +12,7 @@ from jobexec import clock, operations
 from jobexec.models import (
     AuditLog,
     Batch,
+    BlockedJob,
     DeadLetterJob,
     ExclusiveLock,
     Job,
@@ -22,6 +24,7 @@ from jobexec.models import (
     Suspension,
     TimerJob,
 )
+from jobexec.operations.reports import subjects
 from jobexec.operations.reports.meters import flush_meters
 from jobexec.operations.reports.subjects import counts_of_subjects
 from jobexec.operations.values.histogram import KEYS
@@ -74,6 +77,17 @@ class TestSubject:
         assert f"…{str(dead.pk)[-12:]}" in text, "its last runs"
         add = f"{list_url(Suspension)}add/?{urlencode({'scope': 'job_definition_id', 'value': HANDLER})}"
         assert add.replace("&", "&amp;") in text
+
+    def test_its_tiles_say_about_how_many_jobs_wait_behind_those_counted(self, admin, monkeypatch):
+        monkeypatch.setattr(subjects, "COUNT_LIMIT", 1)
+        monkeypatch.setattr(subjects, "estimated", lambda rows: 52_345 if rows.model is TimerJob else None)
+        for table in (TimerJob, BlockedJob, DeadLetterJob):
+            for handler in ("shop.other", "shop.other", HANDLER):
+                data.make(table, handler_type=handler)
+        text = text_of(admin, subject("handler", HANDLER))
+        tiles = re.findall(r'name">([^<]+)</span> <span class="jobexec-tile-count">([^<]+)<', text)
+        assert tiles[2:] == [("Timer jobs", "≈52,300"), ("Dead letter jobs", "0+")], "and none of blocked jobs"
+        assert text.count("jobexec-tile-none") == 3
 
     @pytest.mark.parametrize(("kind", "scope"), [("category", "category"), ("tenant", "tenant_id")])
     def test_of_a_category_and_a_tenant(self, admin, meters, kind, scope):

@@ -3,9 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from jobexec.models import DeadLetterJob, FailureGroup
+from jobexec.models import DeadLetterJob, FailureGroup, Incident
 from jobexec.operations.reports import counts
-from jobexec.operations.reports.failure_groups import FailureCount, failure_groups, flush_failures
+from jobexec.operations.reports import failure_groups as module
+from jobexec.operations.reports.failure_groups import FailureCount, failure_groups, flush_failures, incidents_by_group
 from tests.support.factories import make_row
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -69,3 +70,13 @@ def test_the_latest_come_first_with_their_dead_letters(alias, monkeypatch):
     assert found == [("f2", "1"), ("f3", "0"), ("f1", "2+")]
     assert [each.group.pk for each in failure_groups(alias, limit=1)] == ["f2"]
     assert [each.group.pk for each in failure_groups(alias, since=NOW - 2 * MINUTE)] == ["f2", "f3"]
+
+
+def test_open_incidents_beyond_those_read_are_estimated_but_not_the_loud_ones(alias, monkeypatch):
+    monkeypatch.setattr(module, "COUNT_LIMIT", 2)
+    monkeypatch.setattr(module, "estimated", lambda rows: 50_000 + rows.count())
+    for state in ("open", "open", "open", "resolved"):
+        columns = {"timestamp": NOW, "handler_type": "pay", "category": "mail", "state": state}
+        Incident.objects.using(alias).create(**columns)
+    found = incidents_by_group(alias, NOW)
+    assert (found.total.likely, str(found.loud)) == (50_003, "2+")

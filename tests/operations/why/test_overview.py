@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import connections
+from django.db.models import QuerySet
 
 from jobexec import clock
 from jobexec.identifiers import uuid7
@@ -64,6 +65,21 @@ def test_counting_ends(alias, monkeypatch, estimate, shown):
         make_row(SuspendedJob, alias)
     found = looked(alias, "counts").counts
     assert (str(found.dead_letters), str(found.suspended)) == (shown, "3")
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize(("expected", "shown"), [(5, "3+"), (6, "≈6"), (600, "≈99")])
+def test_what_meets_a_condition_is_estimated_by_the_planner_if_it_has_statistics(alias, monkeypatch, expected, shown):
+    monkeypatch.setattr(counts, "COUNT_LIMIT", 3)
+    monkeypatch.setattr(counts, "estimated_rows", lambda using, table: 99)
+    monkeypatch.setattr(QuerySet, "explain", lambda rows, format: f'[{{"Plan": {{"Plan Rows": {expected}}}}}]')
+    for _ in range(5):
+        make_row(DeadLetterJob, alias)
+    rows = DeadLetterJob.objects.using(alias)
+    assert str(counts.CappedCount.of(rows)) == "≈99"
+    condition = str(counts.CappedCount.of(rows.filter(category="default")))
+    assert condition == (shown if connections[alias].vendor == "postgresql" else "3+")
+    assert str(counts.CappedCount.of(rows.filter(category="mail"))) == "0"
 
 
 @pytest.mark.fast_form

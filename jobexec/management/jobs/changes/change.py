@@ -23,6 +23,7 @@ from ..arguments.filters import add_filters, hints, query_of
 from ..output.outcome import tell, user
 from ..output.rows import show_rows
 from ..output.screen import Exit, Screen, ask, usage
+from ..stats.as_text import number
 from .subcommands import Subcommand
 
 #: Up to this many jobs are changed directly; more become a batch.
@@ -80,7 +81,7 @@ class Change:
         counts = {table: CappedCount.of(rows[table]) for table in tables}
         if options["dry_run"]:
             return self._dry(query, counts, screen)
-        count = CappedCount.upto(sum(counts.values()), any(each.capped for each in counts.values()))
+        count = CappedCount.total(*counts.values())
         if not count:
             for hint in () if screen.json else hints(query, screen.using):
                 screen.say(hint, screen.style.WARNING)
@@ -118,9 +119,9 @@ class Change:
     def _sure(self, count: int, options: Mapping[str, Any]) -> bool:
         if not self.verb.warning or options["yes"]:
             return True
-        number = ngettext("This affects %(count)s job.", "This affects %(count)s jobs.", int(count))
+        affected = ngettext("This affects %(count)s job.", "This affects %(count)s jobs.", count)
         question = _("Are you sure?")
-        return ask(f"{number % {'count': str(count)}} {self.verb.warning} {question}")
+        return ask(f"{affected % {'count': number(count)}} {self.verb.warning} {question}")
 
     def _batches(self, targets: Sequence[Any], arguments: dict[str, Any], screen: Screen) -> int:
         from jobexec.operations.batches.control import start_batch
@@ -142,7 +143,7 @@ class Change:
             screen.tell({"operation": self.name, "dry_run": True, "matching": found, "at_least": at_least})
             return Exit.DONE
         for table, count in counts.items():
-            screen.say(f"{count!s:>7} {table._meta.verbose_name_plural}")
+            screen.say(f"{number(count):>10} {table._meta.verbose_name_plural}")
         states = {"states": [names[table] for table in counts]}
         if any(counts.values()):
             meant = JobQuery(**{**query.given, **states})

@@ -19,6 +19,7 @@ from ..arguments import values
 from ..arguments.filters import add_filters, hints, query_of
 from ..output.rows import as_object, show_rows
 from ..output.screen import Exit, Screen
+from ..stats.as_text import number
 
 LIMIT = 50
 
@@ -34,7 +35,7 @@ class List:
         add = parser.add_argument
         add("--limit", type=values.count, metavar="N", help=f"at most N; default {LIMIT}, with --json all")
         add("--order", default="id", metavar="COLUMN", help=f"{', '.join(ORDERS)}; -COLUMN: descending (--order=-id)")
-        add("--count", action="store_true", help="only count the jobs, up to 10,000 of each state")
+        add("--count", action="store_true", help="only count the jobs; more than 10,000 are estimated")
         add_filters(parser)
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
@@ -55,7 +56,7 @@ class List:
             screen.tell({**{name: int(count) for name, count in told.items()}, "at_least": capped})
             return
         for table, count in counts.items():
-            screen.say(f"{count!s:>7} {table._meta.verbose_name_plural}")
+            screen.say(f"{number(count):>10} {table._meta.verbose_name_plural}")
 
     def _stream(self, query: JobQuery, limit: int | None, screen: Screen) -> None:
         """Write one JSON object per line, read in pages, so that memory does not grow with the number of jobs."""

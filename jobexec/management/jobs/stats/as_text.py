@@ -82,8 +82,8 @@ def _head(seen: Overview, screen: Screen) -> Iterator[str]:
 
 
 def number(count: int) -> str:
-    """A number with grouped digits, and a plus if it reached the limit of counting."""
-    return number_format(int(count), force_grouping=True) + ("+" if getattr(count, "capped", False) else "")
+    """A number with grouped digits; a count that reached its limit as its estimate, or with a plus."""
+    return count.text if isinstance(count, CappedCount) else number_format(count, force_grouping=True)
 
 
 def _counts(seen: Overview, screen: Screen) -> Part | None:
