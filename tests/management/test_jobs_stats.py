@@ -152,7 +152,9 @@ def test_top_says_that_the_database_is_away_and_goes_on(alias, monkeypatch):
 
 @pytest.mark.parametrize(("width", "height"), [(80, 22), (120, 38), (80, 8)])
 def test_top_shows_what_runs_and_what_each_handler_does_in_any_height(alias, busy, width, height):
-    make_row(Job, alias, handler_type="shop.pay", lock_owner="berlin:1", lock_expiration_time=NOW)
+    given = {"kwargs": {"order_id": 17, "card_password": "hush"}}
+    columns = {"handler_type": "shop.pay", "handler_configuration": given, "lock_expiration_time": NOW}
+    make_row(Job, alias, lock_owner="berlin:1", **columns)
     for each in range(30):
         row = MeterLog(name=JOB_SUCCESSFUL, key=f"shop.{each}", timestamp=NOW - timedelta(minutes=1), value=10)
         row.save(using=alias)
@@ -161,8 +163,8 @@ def test_top_shows_what_runs_and_what_each_handler_does_in_any_height(alias, bus
     if height == 8:
         assert seen[-1].startswith("No room for: ")
         return
-    (running,) = [line for line in seen if line.lstrip().startswith("5 min  shop.pay")]
-    assert "berlin" in running
+    (running,) = [line for line in seen if line.lstrip().startswith("5 min  pay(order_id=17, card_pass")]
+    assert "berlin" in running and "hush" not in running
     assert any(line.split() == ["2.0", "10", "0", "shop.0"] for line in seen)
     title = next(line for line in seen if line.startswith("Handlers ("))
     assert title.endswith(" of 20)") and "30" not in title

@@ -88,7 +88,7 @@ def call(handler_type: str, text: str, tenant: str = "", exception: str = "") ->
     text = text or name or handler_type
     where = [handler(module)] if module else []
     where += [format_html("{}", _("tenant %(tenant)s") % {"tenant": tenant})] if tenant else []
-    parts = [format_html('<span class="jobexec-call" title="{}">{}</span>', text, _cut(text, LONGEST_CALL))]
+    parts = [format_html('<span class="jobexec-call" title="{}">{}</span>', text, cut(text, LONGEST_CALL))]
     parts += [_beneath(format_html_join(" · ", "{}", ((each,) for each in where)))] if where else []
     parts += [_beneath(shortened(exception, LONGEST_EXCEPTION), " jobexec-error")] if exception else []
     return format_html_join("", "{}", ((part,) for part in parts))
@@ -98,7 +98,8 @@ def _beneath(text: str | SafeString, more: str = "") -> SafeString:
     return format_html('<span class="jobexec-beneath{}">{}</span>', more, text)
 
 
-def _cut(text: str, length: int) -> str:
+def cut(text: str, length: int) -> str:
+    """The text, with "…" in place of what is longer."""
     return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"
 
 
@@ -109,8 +110,8 @@ def shortened(text: str, length: int = 80) -> str | SafeString:
     line = text.strip().split("\n", 1)[0]
     if line == text and len(line) <= length:
         return line
-    cut = line if len(line) <= length else line[: length - 1].rstrip()
-    return format_html('<span title="{}">{}…</span>', text[:500], cut)
+    kept = line if len(line) <= length else line[: length - 1].rstrip()
+    return format_html('<span title="{}">{}…</span>', text[:500], kept)
 
 
 def lock_owner(owner: str | None) -> str | SafeString:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
@@ -15,6 +16,7 @@ from jobexec.models import JobLog
 
 from ..common import display, filters, search, text_filters
 from ..common.base import TableAdmin
+from ..common.job_columns import visible_calls
 from ..common.job_log_columns import log_badge
 from ..common.page_links import instance_link
 from ..common.tenancy import COLUMN
@@ -67,6 +69,14 @@ class JobLogAdmin(TableAdmin):
     ) -> tuple[QuerySet[Any], bool]:
         return search.search(queryset, search_term, "job_id"), False
 
+    def complete_shown(self, request: HttpRequest, rows: Sequence[Any]) -> None:
+        """The log has no arguments: entries show the calls of jobs that are still there."""
+        super().complete_shown(request, rows)
+        ids = {row.job_id for row in rows}
+        calls = visible_calls(request, self.admin_site, ids, rows[0]._state.db or "default") if ids else {}
+        for row in rows:
+            row.call = calls.get(row.job_id, "")
+
     @admin.display(description=_("time"), ordering="timestamp")
     def time(self, entry: JobLog) -> str:
         return display.absolute(entry.timestamp)
@@ -77,8 +87,8 @@ class JobLogAdmin(TableAdmin):
 
     @admin.display(description=_("handler"))
     def handler(self, entry: JobLog) -> SafeString:
-        name = entry.handler_type.rpartition(".")[2] or entry.handler_type
-        return display.call(entry.handler_type, name, entry.tenant_id, entry.exception_message)
+        call = vars(entry).get("call", "")
+        return display.call(entry.handler_type, call, entry.tenant_id, entry.exception_message)
 
     @admin.display(description=_("job"))
     def job_link(self, entry: JobLog) -> SafeString:

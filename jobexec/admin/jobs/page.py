@@ -12,8 +12,9 @@ from django.utils.translation import gettext_lazy, pgettext_lazy
 from django.views.decorators.debug import sensitive_post_parameters
 
 from jobexec.models import BATCH_HANDLERS, JOB_TABLES, AbstractJob, JobLog
+from jobexec.redaction import load_calls
 
-from ..common import search
+from ..common import display, search
 from ..common.job_columns import JobColumns
 from ..common.paging import CappedCount
 from ..common.permissions import OperationPermissions
@@ -123,7 +124,9 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
         return (*_ORIGIN, *alike)
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
-        return {"story": self._story(request, row), **Surroundings(self, request, row).context()}
+        call = load_calls([row], row._state.db or "default").get(row.pk, row.handler_type)
+        heading = {"subtitle": display.cut(call, display.LONGEST_CALL)}
+        return {**heading, "story": self._story(request, row), **Surroundings(self, request, row).context()}
 
     def _story(self, request: HttpRequest, job: AbstractJob) -> Story:
         log_admin = self.admin_site._registry.get(JobLog)

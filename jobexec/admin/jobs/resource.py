@@ -23,6 +23,7 @@ from jobexec.operations.resources.limits import limits_of
 
 from ..common import display
 from ..common.base import TableAdmin
+from ..common.job_columns import visible_calls
 from ..common.permissions import OperationPermissions
 from .resource_actions import HoldClosed, HoldOpen, Release, SetLimits
 
@@ -84,12 +85,14 @@ class ResourceAdmin(OperationPermissions, TableAdmin):
         jobs = self.admin_site._registry.get(Job)
         if jobs is None or not jobs.has_view_permission(request):
             return {"holders": None}
-        found = holders(row._state.db or "default", row.name, HOLDERS_SHOWN + 1)
+        using = row._state.db or "default"
+        found = holders(using, row.name, HOLDERS_SHOWN + 1)
+        calls = visible_calls(request, self.admin_site, {job.pk for job in found[:HOLDERS_SHOWN]}, using)
         return {
             "holders": [
                 {
                     "job": display.job_link(job.pk, self.admin_site.name),
-                    "handler": display.handler(job.handler_type),
+                    "handler": display.call(job.handler_type, calls.get(job.pk, "")),
                     "node": display.lock_owner(job.lock_owner),
                 }
                 for job in found[:HOLDERS_SHOWN]

@@ -33,6 +33,7 @@ from jobexec.models import (
 from jobexec.operations.rows.external_exclusive import owner_of
 from jobexec.operations.why.explain import why
 from jobexec.operations.why.facts import Reason
+from jobexec.redaction import calls_of, with_short_arguments
 
 from ..common import display
 from ..common.base import TableAdmin
@@ -45,7 +46,7 @@ SIBLINGS_SHOWN = 10
 INCIDENTS_SHOWN = 5
 _IN_INSTANCES: tuple[type[Model], ...] = (*JOB_TABLES, JobLog)
 _COLUMNS = (
-    *("pk", "handler_type", "lock_owner", "lock_expiration_time", "attempts"),
+    *("pk", "handler_type", "job_key", "lock_owner", "lock_expiration_time", "attempts"),
     *("cancel_requested", "suspend_requested", "due_date", "exception_message"),
 )
 
@@ -132,13 +133,13 @@ class Surroundings:
         """The first other jobs of the process instance: those that may run before those that wait."""
         admins = [(table, self._admin(table)) for table in JOB_TABLES] if self._job.process_instance_id else []
         parts = [
-            admin.get_queryset(self._request)
+            with_short_arguments(admin.get_queryset(self._request))
             .using(self._job._state.db)
             .filter(process_instance_id=self._job.process_instance_id, tenant_id=self._job.tenant_id)
             .exclude(pk=self._job.pk)
             .order_by()
             .annotate(in_table=Value(table.state, output_field=CharField()))
-            .values_list("in_table", *_COLUMNS)
+            .values_list("in_table", "short_arguments", *_COLUMNS)
             for table, admin in admins
             if admin is not None
         ]
@@ -147,19 +148,23 @@ class Surroundings:
         # One statement, and no ORDER BY over all: an instance may have very many jobs.
         first, *others = parts
         found = list((first.union(*others, all=True) if others else first)[: SIBLINGS_SHOWN + 1])
-        return [self._sibling(*row) for row in found]
+        rows = [self._row(*each) for each in found]
+        return [self._sibling(row, call) for row, call in calls_of(rows, self._job._state.db or "default")]
 
-    def _sibling(self, state: str, *values: Any) -> dict[str, Any]:
+    def _row(self, state: str, short_arguments: str | None, *values: Any) -> Any:
         table = next(table for table in JOB_TABLES if table.state == state)
-        row = table(**dict(zip(("id", *_COLUMNS[1:]), values, strict=True)))
-        row._state.db = self._job._state.db
+        row: Any = table(**dict(zip(("id", *_COLUMNS[1:]), values, strict=True)))
+        row._state.db, row.short_arguments = self._job._state.db, short_arguments
         if isinstance(row, ExternalWorkerJob):
             row.available_at = row.due_date
+        return row
+
+    def _sibling(self, row: Any, call: str) -> dict[str, Any]:
         name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
         url = reverse(name, args=[row.pk], current_app=self._page.admin_site.name)
         return {
             "url": url,
-            "handler": display.handler(row.handler_type),
+            "handler": display.call(row.handler_type, call),
             "badge": state_badge(row),
             "lock": display.lock_owner(row.lock_owner),
             "due": display.relative(row.due_date, display.now(row)),

@@ -9,6 +9,7 @@ from django.contrib.admin import AdminSite
 from django.core.exceptions import PermissionDenied
 from django.db import router
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
@@ -29,6 +30,7 @@ from jobexec.operations.reports import subjects
 from jobexec.operations.reports.resources import resource_status
 
 from ..common import display
+from ..common.job_columns import visible_calls
 from ..common.job_log_columns import log_badge
 from ..common.page_links import titled
 from ..dashboard import flow
@@ -156,10 +158,12 @@ class _Subject(Page):
         if self.admin(JobLog) is None:
             return None
         now = clock.now(self.using)
+        entries = list(subjects.last_runs(self.using, self.kind, self.value, self.tenants))
+        calls = visible_calls(self.request, self.site, {entry.job_id for entry in entries}, self.using)
         rows = [
             {
                 "job": display.job_link(entry.job_id, self.site.name),
-                "handler": display.handler(entry.handler_type) if self.kind != "handler" else "",
+                "handler": self.call(entry.handler_type, calls.get(entry.job_id, "")),
                 "badge": log_badge(entry),
                 "time": display.relative(entry.timestamp, now),
                 "duration": display.NONE if entry.duration is None else display.duration(entry.duration),
@@ -167,9 +171,15 @@ class _Subject(Page):
                 "node": entry.node,
                 "message": display.shortened(entry.exception_message, 100) if entry.exception_message else "",
             }
-            for entry in subjects.last_runs(self.using, self.kind, self.value, self.tenants)
+            for entry in entries
         ]
         return {"rows": rows, "url": self.visible.list(JobLog, **{self.column: self.value})}
+
+    def call(self, handler_type: str, call: str) -> SafeString | str:
+        """The call of a job that is still there, or its handler; on the page of a handler this goes without saying."""
+        if self.kind == "handler":
+            return display.call("", call) if call else ""
+        return display.call(handler_type, call)
 
     def definitions(self) -> list[dict[str, Any]] | None:
         """Its job definitions with their options and retry plans; a tenant has none of its own."""

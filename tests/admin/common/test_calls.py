@@ -6,11 +6,11 @@ from django.test.utils import CaptureQueriesContext
 
 from jobexec import job
 from jobexec.handlers.registry import isolated
-from jobexec.models import JOB_TABLES, DeadLetterJob, ExternalWorkerJob, Job, JobDefinition, TaskResult
+from jobexec.models import JOB_TABLES, DeadLetterJob, ExternalWorkerJob, Job, JobDefinition, JobLog, TaskResult
 from jobexec.redaction import LONGEST_CALL, load_calls
 
 from .. import data
-from ..conftest import called, list_url, statements_of
+from ..conftest import called, list_url, page_url, statements_of
 
 
 def calls_in(client, table):
@@ -68,6 +68,18 @@ def test_long_arguments_are_not_loaded(admin):
     shown = {row.call[:20]: len(row.call) for row in response.context["cl"].result_list}
     assert shown == {"charge_card(…)": 14, "charge_card(text='yy": LONGEST_CALL - 100 + 20}
     assert f"charge_card(text='{'y' * 61}…</span>" in response.content.decode().replace("&#x27;", "'")
+
+
+def test_the_log_shows_the_calls_of_jobs_that_are_still_there(admin, staff):
+    given = {"kwargs": {"order_id": 17, "card_password": "hush"}}
+    data.log(data.dead_letter(handler_configuration=given))
+    gone = data.dead_letter(handler_type="shop.jobs.pack")
+    data.log(gone, minutes_ago=1)
+    gone.delete()
+    assert calls_in(admin, JobLog) == ["charge_card(order_id=17, card_password=●●●)", "pack"]
+    seen = staff("view_joblog", view=False)
+    assert calls_in(seen, JobLog) == ["charge_card", "pack"], "who may not view the job does not see its arguments"
+    assert admin.get(page_url(JobLog.objects.first())).status_code == 200
 
 
 def test_many_unknown_handlers_cost_as_many_statements_as_one(admin):

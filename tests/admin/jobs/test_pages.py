@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from html import unescape
 
 import pytest
 from django.contrib.admin.utils import flatten_fieldsets
@@ -19,6 +20,7 @@ from jobexec.models import (
     DeadLetterJob,
     ExclusiveLock,
     ExecutorNode,
+    ExternalWorkerJob,
     GatewayClient,
     Job,
     JobLog,
@@ -27,9 +29,10 @@ from jobexec.models import (
     SuspendedJob,
     TimerJob,
 )
+from jobexec.redaction import LONGEST_CALL
 
 from .. import data
-from ..conftest import TABLES, list_url, page_url
+from ..conftest import TABLES, called, list_url, page_url
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SHOWN_BY = {
@@ -206,6 +209,38 @@ def test_siblings_are_listed_with_state_and_lock(admin, staff):
     response = admin.get(page_url(job))
     assert len(response.context["siblings"]) == 10
     assert response.context["more_siblings"]
+
+
+def test_siblings_are_told_apart_by_their_calls(admin):
+    job = data.make(Job)
+    columns = {"handler_configuration": {"kwargs": {"order_id": 17, "card_password": "hush"}}}
+    data.make(Job, **columns)
+    data.make(TimerJob, due_date=clock.now() + timedelta(hours=1), **columns)
+    outside = data.external()
+    given = {"handler_type": "payment", "handler_configuration": outside.handler_configuration}
+    data.make(SuspendedJob, job_key=outside.job_key + 1, **given)
+    said = [called(each["handler"])[0] for each in admin.get(page_url(job)).context["siblings"]]
+    masked = "charge_card(order_id=17, card_password=●●●)"
+    assert said == [masked, masked, *["payment(amount=12, card_password=●●●)"] * 2]
+    long = {"kwargs": {"text": "x" * (LONGEST_CALL + 1)}}
+    data.make(SuspendedJob, handler_configuration=long)
+    assert "charge_card(…)" in [called(each["handler"])[0] for each in admin.get(page_url(job)).context["siblings"]]
+
+
+@pytest.mark.parametrize("table", JOB_TABLES)
+def test_the_heading_of_a_job_is_its_call(admin, table):
+    given = {"kwargs": {"order_id": 17, "card_password": "hush", "note": "n" * 80}}
+    job = data.make(table, handler_configuration=given)
+    response = admin.get(page_url(job))
+    content = response.content.decode()
+    heading = re.search(r"<h2>(.*?)</h2>", content.split('id="content"')[1])[1]
+    if table is ExternalWorkerJob:  # its variables are elsewhere
+        assert heading == "charge_card()"
+        return
+    begin = "charge_card(order_id=17, card_password=●●●, note=&#x27;nnn"
+    assert heading.startswith(begin) and heading.endswith("n…")
+    assert len(unescape(heading)) == display.LONGEST_CALL
+    assert f"<title>{begin}" in content
 
 
 def test_few_queries(admin):

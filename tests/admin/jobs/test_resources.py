@@ -11,7 +11,7 @@ from jobexec.models import AuditLog, BlockedJob, Job, Resource
 from jobexec.operations.reports import resources as reports
 
 from .. import data
-from ..conftest import list_url, page_url
+from ..conftest import called, list_url, page_url, statements_of
 
 PATTERN = "customer:*"
 
@@ -109,6 +109,17 @@ def test_the_page(admin):
     for _ in range(10):
         data.make(Job, resource="pay.example")
     assert "There are more" in admin.get(page_url(row)).content.decode()
+
+
+def test_holders_are_told_apart_by_their_calls(admin):
+    row, given = data.resource(), {"kwargs": {"order_id": 17, "card_password": "hush"}}
+    data.running(resource="pay.example", handler_configuration=given)
+    data.make(Job, resource="pay.example", handler_configuration={"kwargs": {"order_id": 18}})
+    told = called(admin.get(page_url(row)).content.decode())
+    assert told == ["charge_card(order_id=17, card_password=●●●)", "charge_card(order_id=18)"]
+    statements = statements_of(admin, page_url(row))
+    data.make(Job, resource="pay.example")
+    assert statements_of(admin, page_url(row)) == statements
 
 
 def test_who_may_not_see_jobs_does_not_see_who_has_permits(staff):

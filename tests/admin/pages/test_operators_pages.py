@@ -78,6 +78,21 @@ class TestSubject:
         add = f"{list_url(Suspension)}add/?{urlencode({'scope': 'job_definition_id', 'value': HANDLER})}"
         assert add.replace("&", "&amp;") in text
 
+    @pytest.mark.parametrize(("kind", "name"), [("handler", HANDLER), ("category", "default")])
+    def test_its_last_runs_are_told_apart_by_their_calls(self, admin, staff, kind, name):
+        there, gone = data.dead_letter(handler_configuration=CALL), data.dead_letter()
+        data.log(there)
+        data.log(gone)
+        gone.delete()
+        told = {"handler": [], "category": ["charge_card"]}[kind]
+        call = "charge_card(order_id=17, card_password=●●●)"
+        assert sorted(called(text_of(admin, subject(kind, name)))) == [*told, call]
+        text = text_of(staff("view_joblog", view=False), subject(kind, name))
+        assert called(text) == told * 2, "who may not view the job does not see its arguments"
+        statements = statements_of(admin, subject(kind, name))
+        data.log(data.dead_letter())
+        assert statements_of(admin, subject(kind, name)) == statements
+
     def test_its_tiles_say_about_how_many_jobs_wait_behind_those_counted(self, admin, monkeypatch):
         monkeypatch.setattr(subjects, "COUNT_LIMIT", 1)
         monkeypatch.setattr(subjects, "estimated", lambda rows: 52_345 if rows.model is TimerJob else None)

@@ -10,12 +10,13 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from jobexec.models import Suspension
+from jobexec.models import Job, Suspension
 from jobexec.operations.overview import NodeStatus, Overview
 from jobexec.operations.problems import problems
 from jobexec.operations.reports.counts import CappedCount, JobCounts
 from jobexec.operations.reports.throughput import SHARES, Traffic
 from jobexec.operations.values.humanize import NONE, absolute, distance, duration
+from jobexec.redaction import calls_among
 
 from ..output.screen import Screen
 from ..output.table import Cell, Column
@@ -168,16 +169,19 @@ def _node(node: NodeStatus, screen: Screen) -> list[Cell | str]:
 def _running(seen: Overview, screen: Screen) -> Part | None:
     columns = [
         Column(_("since"), right=True),
-        Column(_("handler"), least=20, keep_end=True),
+        Column(_("call"), least=28),
         Column(_("node"), least=10),
         Column(_("attempt"), right=True, extra=2),
         Column(_("tenant"), least=6, extra=3),
         Column(_("job"), least=14, extra=1),
     ]
-    rows = []
-    for each in seen.running or []:
+    rows, running = [], seen.running or []
+    held = Job.objects.using(seen.using).filter(pk__in=[each.id for each in running])
+    calls = calls_among([held], seen.using) if running else {}
+    for each in running:
         since = NONE if each.since is None else duration((seen.now - each.since).total_seconds())
-        rows.append([since, each.handler_type, each.node, str(each.attempt), each.tenant_id or NONE, str(each.id)])
+        call = calls.get(each.id, each.handler_type)
+        rows.append([since, call, each.node, str(each.attempt), each.tenant_id or NONE, str(each.id)])
     return _part(screen, _("In progress, the longest first"), columns, rows)
 
 
