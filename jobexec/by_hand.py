@@ -18,11 +18,12 @@ from jobexec.encryption import envelope_of, unseal
 from jobexec.exceptions import InvalidJob
 from jobexec.handlers.external import external_job
 from jobexec.handlers.function import JobFunction
+from jobexec.handlers.options import to_columns
 from jobexec.handlers.registry import OWN, all_handlers, get_handler
 from jobexec.models import KEPT_BY_JOB, AbstractJob
 from jobexec.operations import audit
 from jobexec.operations.external.create import create_external_jobs
-from jobexec.operations.rows.routing import is_external
+from jobexec.operations.rows.routing import LEASE, is_external
 from jobexec.redaction import by_name, redact_job
 from jobexec.sensitive import HIDDEN, is_sensitive
 
@@ -40,6 +41,8 @@ _OPTIONS_KEPT = (
 )
 _COLUMNS_KEPT = ("handler_type", "execution_id", "custom_headers", "resource", *_OPTIONS_KEPT)
 _EXTERNAL_RETRIES = 3
+#: What the workers of an external job have left in its configuration.
+_OF_ITS_FAILURES = ("failures", "local", LEASE)
 
 _WORDS: dict[Any, Any] = {
     int: gettext_lazy("a whole number"),
@@ -215,8 +218,8 @@ def enqueue(
     """
     with audit.changing("enqueue"), audit.part(using):
         if external:
-            more: Any = dict(options)
-            job: AbstractJob = external_job(handler_type, variables=arguments, using=using, **more)
+            more: Any = {**options, "database": using}
+            job: AbstractJob = external_job(handler_type, variables=arguments, **more)
         else:
             job = _insert(function_named(handler_type), arguments, options, using)
         _note(job, using, {})
@@ -329,9 +332,11 @@ def _variables(configuration: Any) -> dict[str, Any]:
 @sensitive_variables()
 def _external_again(job: AbstractJob, configuration: Mapping[str, Any], using: str) -> AbstractJob:
     columns = {name: getattr(job, name) for name in _COLUMNS_KEPT} | {"retries": _EXTERNAL_RETRIES}
+    columns |= to_columns({"retries": job.retry_plan}) if job.retry_plan else {}
     columns |= {"task_backend": KEPT_BY_JOB} if job.task_backend else {}
+    anew = {name: value for name, value in configuration.items() if name not in _OF_ITS_FAILURES}
     encrypted = bool(envelope_of(job.handler_configuration))
-    (made,) = create_external_jobs(using, columns, [configuration], encrypted=encrypted)
+    (made,) = create_external_jobs(using, columns, [anew], encrypted=encrypted)
     return made
 
 

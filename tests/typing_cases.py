@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TypeAlias, assert_type
 from uuid import UUID
 
-from jobexec import JobContext, job
+from jobexec import JobContext, external_job, external_jobs, job
 from jobexec.models import BlockedJob, DeadLetterJob, Job, SuspendedJob, TimerJob
 
 Row: TypeAlias = Job | TimerJob | BlockedJob | SuspendedJob | DeadLetterJob
@@ -84,3 +84,10 @@ assert_type(keeps.get_result("id").return_value, dict[str, int])
 
 @job(keep_result=[])  # type: ignore[call-overload]
 def wrong_time_to_keep() -> None: ...
+
+
+external_job("pay", database="shop", retries=5)
+external_job("pay", retries="PT1M,PT10M", delay="PT5M")
+external_jobs("pay", [{}], retries=[timedelta(minutes=1)])
+external_job("pay", using="shop")  # type: ignore[call-arg]
+external_job("pay", retries=lambda failures, error: 5)  # type: ignore[arg-type]

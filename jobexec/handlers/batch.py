@@ -295,8 +295,8 @@ class JobBatch:
         """
         from jobexec.operations.batches.of_jobs import count_added, hold_open
 
-        if options.get("using", self.using) != self.using:
-            raise InvalidJob(f"using: expected the batch's database {self.using!r}, got {options['using']!r}.")
+        if options.get("database", self.using) != self.using:
+            raise InvalidJob(f"database: expected the batch's database {self.using!r}, got {options['database']!r}.")
         added, left = 0, iter(variables)
         while page := list(islice(left, _EXTERNAL_PAGE)):
             with transaction.atomic(using=self.using):
@@ -304,7 +304,7 @@ class JobBatch:
                 tenant = options.get("tenant_id") or batch.tenant_id
                 if tenant != batch.tenant_id:
                     raise InvalidJob(f"tenant_id: expected the batch's tenant {batch.tenant_id!r}, got {tenant!r}.")
-                given: ExternalOptions = {**options, "using": self.using, "tenant_id": tenant}
+                given: ExternalOptions = {**options, "database": self.using, "tenant_id": tenant}
                 insert_external(type, page, given, {"batch_id": self.id})
                 count_added(self.using, batch, len(page))
             added += len(page)

@@ -11,6 +11,7 @@ from django.views.decorators.debug import sensitive_variables
 from jobexec.conf import get_settings
 from jobexec.exceptions import HandlerNotFound, InvalidJob
 from jobexec.json_values import check_json, check_storable, shown
+from jobexec.retry import RetryPlan
 from jobexec.sensitive import HIDDEN
 
 from .calls import stored_columns
@@ -33,7 +34,7 @@ class ExternalOptions(TypedDict, total=False):
     headers: Mapping[str, Any]
     on_complete: Callback
     on_error: Callback | Mapping[str, Callback]
-    retries: int
+    retries: int | str | list[str] | list[timedelta] | RetryPlan
     priority: int
     tags: Sequence[str]
     tenant_id: str
@@ -53,7 +54,7 @@ class ExternalOptions(TypedDict, total=False):
     resource: str | None
     keep_result: bool | str | float | timedelta
     encrypted: bool
-    using: str
+    database: str
 
 
 @sensitive_variables("variables", "options")
@@ -72,16 +73,18 @@ def external_job(
     codes, or a mapping from codes to jobs ('' for all other codes). A job is a ``@job`` function or its name, or a pair
     of it and further keyword arguments: ``(ship, {"order_id": 5})``. Without ``on_error`` an error is an incident.
 
-    ``retries`` is how often it may fail (3). ``exclusive``: at most one job of its process instance is worked on at a
-    time (True, if it has a process instance). ``max_deliveries``: how often workers may fetch it and let its deadline
-    pass before it becomes an incident; None for the setting EXTERNAL_MAX_DELIVERIES. ``run_after`` or ``delay``: no
-    worker gets it earlier. ``deployment`` restricts which nodes may run ``on_complete`` and ``on_error``, as for other
-    jobs (None: any); not given: the function's option, or the setting DEPLOYMENT of this process. ``resource``
-    is a name that RESOURCES covers: workers get the job when that has a permit. ``encrypted``: whether its variables
-    are encrypted in the database; not given: the setting ENCRYPT_ARGUMENTS, and always if it keeps fixed arguments of
-    an encrypted function. Workers get them decrypted. ``keep_result`` keeps the variables that the worker completes it
+    ``retries`` is how often it may fail: a number (3), or a retry plan as for :func:`~jobexec.job` (``"R5/PT1M"``). A
+    worker that reports a failure decides how many retries are left and how long the job waits; if it names no pause, or
+    0, the plan decides. A plan cannot be a function: the row keeps it, as the job has no handler in the project.
+    ``exclusive``: at most one job of its process instance is worked on at a time (True, if it has a process instance).
+    ``max_deliveries``: how often workers may fetch it and let its deadline pass before it becomes an incident; None for
+    the setting EXTERNAL_MAX_DELIVERIES. ``run_after`` or ``delay``: no worker gets it earlier. ``deployment`` restricts
+    which nodes may run ``on_complete`` and ``on_error``, as for other jobs (None: any); not given: the function's
+    option, or the setting DEPLOYMENT of this process. ``resource`` is a name that RESOURCES covers: workers get the job
+    when that has a permit. ``encrypted``: whether its variables are encrypted in the database; not given: the setting
+    ENCRYPT_ARGUMENTS, and always if it keeps fixed arguments of an encrypted function. Workers get them decrypted. ``keep_result`` keeps the variables that the worker completes it
     with, for :func:`~jobexec.get_result`: a duration, or True for RESULT_TTL; not with ``on_complete``, whose job has a
-    result of its own. ``using`` is the database.
+    result of its own. ``database`` is where it is inserted, by default where Django's routers write its table.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
     """
@@ -106,7 +109,7 @@ def insert_external(
     from jobexec.operations.external.create import create_external_jobs
 
     _check_names(options)
-    using = options.get("using") or _database()
+    using = _database(options)
     columns = _columns(type, options) | more
     encrypted = options.get("encrypted", get_settings().encrypt_arguments)
     common = _common(options, secret=encrypted)
@@ -127,12 +130,12 @@ def _check_names(options: Mapping[str, Any]) -> None:
         raise unknown_option(min(unknown), ExternalOptions.__annotations__)
 
 
-def _database() -> str:
+def _database(options: ExternalOptions) -> str:
     from django.db import router
 
     from jobexec.models import ExternalWorkerJob  # models load later than functions are decorated
 
-    return router.db_for_write(ExternalWorkerJob)
+    return options.get("database") or router.db_for_write(ExternalWorkerJob)
 
 
 _TEXTS = ("process_definition_id", "execution_id", "business_key", "element_id")
@@ -149,6 +152,7 @@ _AS_EVER = (
     "correlation_id",
     "resource",
     "encrypted",
+    "database",
 )
 
 
@@ -165,7 +169,7 @@ def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
     check_options(ordinary)
     if callable(ordinary.get("resource")):  # no function has the variables as its arguments
         raise InvalidJob(f"resource: expected a string or None for an external job, got {shown(ordinary['resource'])}.")
-    columns = {"handler_type": type, "retries": _number("retries", options.get("retries", 3))} | to_columns(ordinary)
+    columns = {"handler_type": type, **_retries(options.get("retries", 3))} | to_columns(ordinary)
     for name in ("process_definition_id", "execution_id"):
         if given.get(name):
             columns[name] = _short_text(name, given[name])
@@ -174,6 +178,16 @@ def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
     if given.get("keep_result", False) is not False:
         columns["task_backend"] = KEPT_BY_JOB
     return columns
+
+
+def _retries(value: Any) -> dict[str, Any]:
+    """The columns of a number of attempts, or of a plan."""
+    if isinstance(value, int):
+        return {"retries": _number("retries", value)}
+    if not isinstance(value, str | list | tuple | RetryPlan) or getattr(value, "function", None):
+        raise InvalidJob(f"retries: expected a number or a retry plan that is not a function, got {shown(value)}.")
+    check_options({"retries": value})
+    return to_columns({"retries": value})
 
 
 def _common(options: ExternalOptions, *, secret: bool) -> dict[str, Any]:

@@ -90,7 +90,6 @@ _WORDS = {
     "queueing_lock": ("unique",),
     "singleton": ("unique",),
     "using": ("database",),
-    "database": ("using",),
 }
 
 

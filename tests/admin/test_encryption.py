@@ -124,7 +124,7 @@ def test_it_is_found_nowhere(transactional_db, admin, handler, caplog):
     handler.enqueue_on_commit(SECRET)
     task = jobexec.handlers.registry.get_handler("shop.charge_task").using(database=USING).enqueue(SECRET, fail=False)
     Job.objects.using(USING).filter(pk=task.pk).update(task_backend="default")
-    jobexec.external_job("pay", variables={"card": SECRET}, encrypted=True, using=USING)
+    jobexec.external_job("pay", variables={"card": SECRET}, encrypted=True, database=USING)
     everywhere = (
         assert_no_table_has_it,
         lambda: assert_no_page_has_it(admin),
@@ -206,6 +206,6 @@ def test_sensitive_arguments_stay_hidden_even_then(staff, handle):
 
 
 def test_an_external_job_is_revealed_too(staff, handler):
-    row = jobexec.external_job("pay", variables={"note": SECRET}, encrypted=True, using=USING)
+    row = jobexec.external_job("pay", variables={"note": SECRET}, encrypted=True, database=USING)
     assert isinstance(row, ExternalWorkerJob)
     assert SECRET in staff("reveal_job").get(f"{page_url(row)}?reveal=1").content.decode()

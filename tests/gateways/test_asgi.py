@@ -80,8 +80,8 @@ def closed_in(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("v2")
 def test_workers_are_served_whatever_middleware_and_urls_the_project_has(alias):
-    job = external_job("pay", using=alias)
-    other = external_job("pay", using=alias)
+    job = external_job("pay", database=alias)
+    other = external_job("pay", database=alias)
     middleware = [f"{__name__}.forbidden_middleware"]
     with servers.asgi(alias, application=APPLICATION, urls="demo_project.urls", MIDDLEWARE=middleware) as server:
 
@@ -141,7 +141,7 @@ def test_receivers_of_the_project_are_called_outside_of_the_event_loop():
 @pytest.mark.parametrize("parts", [1, 2, 3])
 @pytest.mark.usefixtures("v2")
 def test_a_body_may_come_in_parts(alias, parts):
-    job = external_job("pay", using=alias)
+    job = external_job("pay", database=alias)
     content = json.dumps(ACTIVATION).encode()
     size = len(content) // parts + 1
     pieces = [content[start : start + size] for start in range(0, len(content), size)]

@@ -30,7 +30,7 @@ def v2(engine: str, settings: Any) -> V2:
 
 
 def make(alias: str) -> Any:
-    return jobexec.external_job("pay", variables={"card": SECRET}, encrypted=True, using=alias)
+    return jobexec.external_job("pay", variables={"card": SECRET}, encrypted=True, database=alias)
 
 
 @pytest.mark.gate
@@ -62,7 +62,7 @@ def test_the_policy_is_asked_about_clients(alias: str, v2: V2, settings: Any) ->
 
 def test_a_completion_that_cannot_be_read_now_may_be_sent_again(alias: str, v2: V2, settings: Any, handle: Any) -> None:
     callback = handle(lambda variables: None, name="tests.after")
-    jobexec.external_job("pay", variables={"card": SECRET}, encrypted=True, on_complete=callback, using=alias)
+    jobexec.external_job("pay", variables={"card": SECRET}, encrypted=True, on_complete=callback, database=alias)
     (job,) = v2.activate()
     keys = settings.JOBEXEC["ENCRYPTION_KEYS"]
 

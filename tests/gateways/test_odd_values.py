@@ -14,7 +14,7 @@ NUL, HALF, HUGE = "a\0b", "a\ud800b", 2**70
 
 @pytest.fixture(autouse=True)
 def job(alias: str, engine: str) -> Any:
-    return external_job("pay", process_instance_id="1", using=alias)
+    return external_job("pay", process_instance_id="1", database=alias)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_variables(alias, v2, job):
         v2.post(f"/jobs/{job.job_key}/completion", {"variables": {"x": odd}})
         assert v2.status in (204, 400), v2.body
         if v2.status == 204:
-            job = external_job("pay", using=alias)
+            job = external_job("pay", database=alias)
     v2.call("POST", f"/jobs/{job.job_key}/completion", '{"variables": {"x": 1e400}}')
     v2.refused(400, "INVALID_ARGUMENT", "variables")
     v2.post(f"/jobs/{job.job_key}/error", {"errorCode": HALF, "errorMessage": HALF})

@@ -86,7 +86,7 @@ DOORS = {
     "encrypted": lambda handler, alias: handler.using(encrypted=True).enqueue(1),
     "create_job": lambda handler, alias: create_job(alias, **COLUMNS),
     "create_jobs": lambda handler, alias: create_jobs(alias, [COLUMNS]),
-    "external": lambda handler, alias: jobexec.external_job("pay", using=alias),
+    "external": lambda handler, alias: jobexec.external_job("pay", database=alias),
     "history": lambda handler, alias: jobexec.record_history("tests.audit", {"a": 1}, using=alias),
 }
 

@@ -101,7 +101,7 @@ def test_an_application_enqueues_and_does_no_more(alias, roles, handlers, config
         handlers.using(database=alias).enqueue_many([()] * 3)
         first = handlers.using(database=alias, unique="order-1").enqueue()
         assert handlers.using(database=alias, unique="order-1").enqueue().pk == first.pk
-        external_job("pay", using=alias)
+        external_job("pay", database=alias)
         handlers.using(database=alias, wait_for=("approved", 1)).enqueue()
         for _ in range(2):
             publish_message("approved", key=1, ttl=60, message_id="m1", using=alias)

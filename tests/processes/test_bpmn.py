@@ -9,7 +9,7 @@ from jobexec.exceptions import DuplicateHandler, InvalidJob
 from jobexec.handlers.context import current_job
 from jobexec.models import BlockedJob, DeadLetterJob, ExternalWorkerJob, Incident, Job, JobDefinition, TimerJob
 from jobexec.operations import requeue
-from jobexec.operations.external.settle import complete_external_job
+from jobexec.operations.external.settle import complete_external_job, fail_external_job
 from jobexec.operations.external.throw_error import throw_external_error
 from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.engine.exceptions import BpmnError
@@ -344,6 +344,17 @@ def test_the_limit_of_a_tenant_holds_back_the_jobs_of_workers_but_not_their_proc
     row = ProcessInstance.objects.using(alias).get(pk=job.process_instance_id)
     assert (row.state, Incident.objects.using(alias).count()) == (("active", 1) if throws else ("completed", 0))
     assert ExternalWorkerJob.objects.using(alias).exclude(pk=job.pk).get().tenant_id == "acme"
+
+
+def test_the_plan_of_a_file_says_how_often_a_worker_may_fail_and_not_when(alias):
+    cycle = "<camunda:failedJobRetryTimeCycle>R5/PT1H</camunda:failedJobRetryTimeCycle>"
+    within = f"<extensionElements>{cycle}</extensionElements></serviceTask>"
+    deployed(alias, EXTERNAL.replace('topic="charge"/>', f'topic="charge">{within}'))
+    start("order", using=alias)
+    job = ExternalWorkerJob.objects.using(alias).get()
+    assert job.retries == 5
+    fail_external_job(alias, job.job_key, retries=4)
+    assert ExternalWorkerJob.objects.using(alias).get().available_at is None
 
 
 def test_what_a_worker_did_not_send_is_not_written_back(alias, run_jobs):

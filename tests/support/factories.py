@@ -49,7 +49,7 @@ def work(alias: str, owner: str = "one", **columns: Any) -> AcquiredJob:
 
 def make_external(alias: str, type: str = "payment", **options: Any) -> Any:
     """Create an external job with `external_job`."""
-    return jobexec.external_job(type, using=alias, **options)
+    return jobexec.external_job(type, database=alias, **options)
 
 
 def fetch(alias: str, type: str = "payment", worker: str = "one", **values: Any) -> list[ActivatedJob]:

@@ -12,7 +12,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def make_external(alias: str, type: str = "payment", **options: Any) -> Any:
-    return jobexec.external_job(type, using=alias, **options)
+    return jobexec.external_job(type, database=alias, **options)
 
 
 def fetch(alias: str, type: str = "payment", worker: str = "w1", **values: Any) -> list[ActivatedJob]:

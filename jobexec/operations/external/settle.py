@@ -25,6 +25,7 @@ from ..resources.calls import report_call
 from ..rows import tallies
 from ..rows.move import move
 from ..rows.routing import free_instances, may_hold, wake_for_permits
+from ..settle.verdict import planned_date
 from ..sql.delete import delete_rows
 from ..sql.insert import json_text
 from ..values.failure import MESSAGE_LENGTH
@@ -157,11 +158,12 @@ def fail_external_job(
 ) -> None:
     """Fail a job; the worker decides how many ``retries`` are left.
 
-    With retries left, the job can be fetched again after ``back_off``; if it was suspended meanwhile, it moves to the
-    suspended jobs. Without retries, it becomes a dead letter with an incident, whose message is ``message`` or
-    "No more retries left.". The same happens if its variables together with those sent exceed EXTERNAL_MAX_PAYLOAD;
-    those sent are then dropped. ``details`` is a stack trace or similar. ``variables`` are merged into those of the
-    job, ``local_variables`` only into those that the next workers see. (Zeebe's variables of a failure are local.)
+    With retries left, the job can be fetched again after ``back_off``, or if that is 0, when its retry plan says, if it
+    has one; if it was suspended meanwhile, it moves to the suspended jobs. Without retries, it becomes a dead letter
+    with an incident, whose message is ``message`` or "No more retries left.". The same happens if its variables
+    together with those sent exceed EXTERNAL_MAX_PAYLOAD; those sent are then dropped. ``details`` is a stack trace or
+    similar. ``variables`` are merged into those of the job, ``local_variables`` only into those that the next workers
+    see. (Zeebe's variables of a failure are local.)
 
     Raises the same errors as :func:`complete_external_job`.
     """
@@ -178,7 +180,7 @@ def fail_external_job(
         check_lease(row, lease, "fail", needed=True)
         check_worker(row, worker, "fail")
         changes = _failure(row, left, sent, *texts)
-        _settle_failure(using, row, changes, retry_at if back_off else None, caller, worker)
+        _settle_failure(using, row, changes, retry_at if back_off else _planned(using, row, changes), caller, worker)
 
     in_transaction(using, verb)
 
@@ -212,6 +214,13 @@ def _failure(
         "handler_configuration": configuration,
         "lost_runs": 0,  # a reported failure proves that the job does not stop its workers from responding
     }
+
+
+def _planned(using: str, row: ExternalWorkerJob, changes: Mapping[str, Any]) -> datetime | None:
+    """When the plan of a job tries it again whose worker has named no pause; None for immediately."""
+    if not row.retry_plan or not changes["retries"]:
+        return None
+    return planned_date(row, changes["handler_configuration"]["failures"], clock.now(using))
 
 
 def _settle_failure(

@@ -29,8 +29,8 @@ def recalculate_due_date(target: Target, *, from_creation: bool = False, using: 
     timer has a date instead of an expression, and is refused. Only the back-off of a retry follows a rule, so this
     applies a plan that was changed in the row (or in the code, for rows that name no plan) to jobs that already wait.
     The plan is the job's own, otherwise its definition's, otherwise the default; only executors know a plan that is a
-    function, so the default is used instead. External jobs have no plan, and are refused. A date that has passed makes
-    the job due immediately. A suspended job gets the date and stays suspended.
+    function, so the default is used instead. External jobs are refused: their workers decide. A date that has passed
+    makes the job due immediately. A suspended job gets the date and stays suspended.
     """
     if not isinstance(from_creation, bool):
         raise InvalidJob(f"from_creation: expected True or False, got {from_creation!r}.")

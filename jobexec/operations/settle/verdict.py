@@ -74,10 +74,25 @@ def _retry_date(row: AbstractJob, failure: Failure, now: datetime) -> datetime |
         return failure.retry_at.astimezone(UTC)
     failures = max(1, row.attempts + 1 - row.conflicts)
     try:
-        plan = RetryPlan.parse(row.retry_plan) if row.retry_plan else failure.plan or default_plan()
-        return plan.next_due_date(now, failures, failure.error)
+        return planned_date(row, failures, now, failure.plan, failure.error)
     except DoNotRetry:
         return None
+
+
+def planned_date(
+    row: AbstractJob,
+    failures: int,
+    now: datetime,
+    plan: RetryPlan | None = None,
+    error: BaseException | None = None,
+) -> datetime:
+    """Return when the plan of a job tries it again after this failure; ``plan`` is for a row without one.
+
+    Raises DoNotRetry if the plan forbids it.
+    """
+    try:
+        plan = RetryPlan.parse(row.retry_plan) if row.retry_plan else plan or default_plan()
+        return plan.next_due_date(now, failures, error)
     except (InvalidRetryPlan, OverflowError):
         # A plan broken by an operator or a callable, or one that goes past the year 9999, must neither cost the job its
         # retries nor end the loop.

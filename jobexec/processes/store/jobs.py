@@ -138,6 +138,7 @@ class JobWriter:
         payload = job.payload
         columns = self._common(job) | {"handler_type": payload["topic"], "custom_headers": payload["headers"]}
         columns.pop("failed_activity_id")
+        columns.pop("retry_plan", None)  # of a file it says how often; the pause is the worker's, as in Camunda
         columns["resource"] = get_settings().resources.of_tenant(self.origin.tenant_id)
         columns = self._traced(job.id, columns)
         kwargs = {"root": str(self.origin.root_id), "token": str(job.owner)}

@@ -5,9 +5,12 @@ from django.contrib.auth import get_user_model
 
 from jobexec.encryption import unseal
 from jobexec.handlers.registry import get_handler
-from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job, TimerJob
+from jobexec.models import DeadLetterJob, ExternalWorkerJob, Job, SuspendedJob, TimerJob
+from jobexec.operations import suspend
+from jobexec.operations.external import fail_external_job
 from jobexec.sensitive import HIDDEN
 from tests.support.audit import audit_log
+from tests.support.factories import in_hands
 from tests.support.jobs_command import jobs, objects
 
 from .. import data
@@ -151,6 +154,15 @@ class TestRerun:
         assert made.handler_configuration["variables"] == {"amount": 13, "card_password": "hush"}
         assert made.handler_configuration["on_complete"] == row.handler_configuration["on_complete"]
         assert made.lock_owner is None and made.job_key != row.job_key
+
+    def test_an_external_job_anew_with_its_plan(self, staff):
+        job = in_hands("default", retries="R5/PT1M", variables={"amount": 5}, lease=True)
+        suspend(job.id)
+        fail_external_job("default", job.key, retries=1, local_variables={"hint": 7}, lease=job.lease_token)
+        staff("enqueue_job").act(SuspendedJob, "rerun", [SuspendedJob.objects.get()], variables='{"amount": 5}')
+        made = ExternalWorkerJob.objects.get()
+        assert (made.retries, made.retry_plan, made.available_at) == (5, "R5/PT1M", None)
+        assert made.handler_configuration == {"variables": {"amount": 5}}
 
 
 class TestCommand:

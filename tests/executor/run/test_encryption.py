@@ -233,7 +233,7 @@ def test_no_error_report_of_a_failing_database_shows_an_argument(alias, charge, 
         *(partial(door, charge, alias) for door in DOORS.values()),
         lambda: create_job(alias, **columns),
         lambda: create.create_jobs(alias, [columns]),
-        lambda: external_job("pay", variables={"card": SECRET}, using=alias),
+        lambda: external_job("pay", variables={"card": SECRET}, database=alias),
     ):
         try:
             door()

@@ -181,4 +181,4 @@ def test_a_retry_after_execute_now_does_not_wait_again(alias, handle):
 def test_what_follows_an_external_job_cannot_wait(alias, handle):
     follow = handle(lambda variables: None, name="tests.follow", wait_for=("approved", 1))
     with pytest.raises(InvalidJob, match=r"tests\.follow waits for a message"):
-        jobexec.external_job("charge", on_complete=follow, using=alias)
+        jobexec.external_job("charge", on_complete=follow, database=alias)

@@ -110,7 +110,7 @@ def variables(server, secret):
 def test_a_worker_with_a_token_completes_a_job(server, alias, tmp_path, script, install, strategy):
     program = install()
     _row, secret = create_client(alias, name="shop", types=["payment"])
-    job = external_job("payment", variables={"amount": 5}, using=alias)
+    job = external_job("payment", variables={"amount": 5}, database=alias)
     path = tmp_path / "worker.txt"
     path.write_text(script)
     done = clients.run(program, path, timeout=90, CAMUNDA_AUTH_STRATEGY=strategy, **variables(server, secret))

@@ -105,7 +105,7 @@ def test_who_waits_when_it_is_changed(alias, door, server, change):
         type(row).objects.using(alias).update(tenants=["acme"])
     long_polling.of(alias).queue.wake()  # word of a job
     assert asking.ended() == []
-    external_job("pay", using=alias)
+    external_job("pay", database=alias)
     assert not ExternalWorkerJob.objects.using(alias).exclude(lock_owner=None).exists()
 
 
@@ -115,7 +115,7 @@ def test_who_waits_and_is_as_before(alias, door, server):
     asking = Asking(door, server(), authorization=f"Bearer {secret}")
     waits(alias)
     long_polling.of(alias).queue.wake()
-    external_job("pay", using=alias)
+    external_job("pay", database=alias)
     assert len(asking.ended()) == 1
 
 
@@ -135,5 +135,5 @@ def test_a_user_who_is_logged_in(alias, door, settings, active):
     get_user_model().objects.update(is_active=active)
     long_polling.of(alias).queue.wake()
     if active:
-        external_job("pay", using=alias)
+        external_job("pay", database=alias)
     assert len(asking.ended()) == int(active)

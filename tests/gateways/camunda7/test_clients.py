@@ -76,7 +76,7 @@ def language(request, client, url, topics, mode, name):
 
 
 def make(alias, type="payment", **options):
-    return external_job(type, using=alias, **options)
+    return external_job(type, database=alias, **options)
 
 
 def completed(alias, row, process):

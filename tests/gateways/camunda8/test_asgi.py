@@ -57,7 +57,7 @@ def test_a_held_request_is_woken_by_a_job_of_another_process(alias):
         assert activate(server, requestTimeout=-1) == []  # it has begun to work
         waiting = pool.submit(activate, server, requestTimeout=50_000)
         assert activate(server, type="other", requestTimeout=50) == []  # and whoever came before waits
-        job = external_job("pay", using=alias)
+        job = external_job("pay", database=alias)
         # Not a probe has found it; how long it takes is measured elsewhere.
         assert [each["jobKey"] for each in waiting.result(TIMEOUT)] == [str(job.job_key)]
 
@@ -80,7 +80,7 @@ def test_many_who_wait_hold_few_threads_and_connections_and_a_killed_one_takes_n
         assert _sessions(alias) < 15
         for client in clients[:-1]:
             client.close()
-        job = external_job("pay", using=alias)
+        job = external_job("pay", database=alias)
         clients[-1].settimeout(TIMEOUT)
         answer = b""
         while str(job.job_key).encode() not in answer:
@@ -105,7 +105,7 @@ def _scope(body):
 @pytest.mark.parametrize("handler_class", [ASGIHandler, GatewayHandler])
 def test_a_client_that_goes_while_it_is_answered_leaves_the_job_to_others(alias, handler_class):
     """The whole of a handler, and a server that says in the middle of the answer that nobody is there."""
-    job = external_job("pay", using=alias)
+    job = external_job("pay", database=alias)
 
     async def story():
         scope, body = _scope(ASKED)
@@ -154,7 +154,7 @@ def test_a_client_that_goes_before_it_is_answered_leaves_the_job_to_others(alias
         f"{__name__}.slow_middleware",
         "django.middleware.common.CommonMiddleware",
     ]
-    job = external_job("pay", using=alias)
+    job = external_job("pay", database=alias)
 
     async def story():
         scope, body = _scope(ASKED)

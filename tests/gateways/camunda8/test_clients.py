@@ -60,7 +60,7 @@ def test_a_worker_completes_fails_throws_and_gives_up(alias, handle, package):
 
     def create(what):
         variables = {"do": what, "n": 21, "secret": "not asked for"}
-        return external_job("pay", variables=variables, on_complete=done, on_error={"NO_MONEY": failed}, using=alias)
+        return external_job("pay", variables=variables, on_complete=done, on_error={"NO_MONEY": failed}, database=alias)
 
     jobs = {what: create(what) for what in ("complete", "fail", "error", "give up")}
 
@@ -93,7 +93,7 @@ def test_an_operator_resolves_an_incident_and_publishes_a_message(alias, v2, han
     waiting = make_job(alias, handler_type="tests.approved", waits_for="approved", waits_for_key="4711")
     other = make_job(alias, handler_type="tests.approved", waits_for="approved", waits_for_key="4712")
     program = clients.python("camunda-orchestration-sdk")
-    row = external_job("pay", using=alias)
+    row = external_job("pay", database=alias)
     v2.activate()
     v2.post(f"/jobs/{row.job_key}/failure", {"errorMessage": "never"})
     with servers.asgi(alias, jobexec={"HISTORY_LEVEL": "full"}) as server:

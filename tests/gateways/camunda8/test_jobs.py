@@ -42,7 +42,7 @@ def test_a_job_comes_with_all_its_members(alias, v2):
             element_id="charge",
             business_key="B-1",
             tags=["a"],
-            using=alias,
+            database=alias,
         )
         (job,) = v2.activate("charge card", tenantIds=["north"])
     assert set(job) == MEMBERS
@@ -72,7 +72,7 @@ def test_a_job_comes_with_all_its_members(alias, v2):
 
 
 def test_a_job_without_a_process_has_constants(alias, v2):
-    external_job("charge card", using=alias)
+    external_job("charge card", database=alias)
     (job,) = v2.activate("charge card", fetchVariable=["none"], unheard_of={"x": 1})
     names = ("processDefinitionId", "processInstanceKey", "elementInstanceKey", "elementId", "tenantId", "businessId")
     assert [job[name] for name in names] == ["jobexec", "-1", "-1", "charge_card", "<default>", None]
@@ -80,7 +80,7 @@ def test_a_job_without_a_process_has_constants(alias, v2):
 
 
 def test_only_the_variables_that_are_asked_for(alias, v2):
-    external_job("pay", variables={"a": 1, "b": 2}, using=alias)
+    external_job("pay", variables={"a": 1, "b": 2}, database=alias)
     (job,) = v2.activate(fetchVariable=["b", "c"])
     assert job["variables"] == {"b": 2}
 
@@ -133,7 +133,7 @@ def test_other_methods_are_refused(alias, v2):
 
 def test_completing(alias, v2, handle):
     done = handle(lambda variables: None, name="tests.done")
-    row = external_job("pay", variables={"a": 1}, on_complete=done, using=alias)
+    row = external_job("pay", variables={"a": 1}, on_complete=done, database=alias)
     v2.activate()
     v2.post(f"/jobs/{row.job_key}/completion", {"variables": {"b": 2}, "result": {"type": "userTask"}, "more": 1})
     assert v2.status == 204
@@ -147,7 +147,7 @@ def test_completing(alias, v2, handle):
 
 
 def test_completing_without_a_body(alias, v2):
-    row = external_job("pay", using=alias)
+    row = external_job("pay", database=alias)
     v2.activate()
     v2.post(f"/jobs/{row.job_key}/completion", "")
     assert v2.status == 204
@@ -155,7 +155,7 @@ def test_completing_without_a_body(alias, v2):
 
 def test_failing_with_a_back_off(alias, v2):
     with clock.FrozenClock() as time:
-        row = external_job("pay", variables={"a": 1}, using=alias)
+        row = external_job("pay", variables={"a": 1}, database=alias)
         v2.activate()
         sent = {"retries": 2, "errorMessage": "no luck", "retryBackOff": 5000, "variables": {"a": 2}}
         v2.post(f"/jobs/{row.job_key}/failure", sent)
@@ -169,7 +169,7 @@ def test_failing_with_a_back_off(alias, v2):
 
 
 def test_failing_without_retries_opens_an_incident_that_can_be_resolved(alias, v2):
-    row = external_job("pay", using=alias)
+    row = external_job("pay", database=alias)
     v2.activate()
     v2.post(f"/jobs/{row.job_key}/failure", {})
     assert DeadLetterJob.objects.using(alias).get(pk=row.pk).retries == 0
@@ -192,7 +192,7 @@ def test_failing_without_retries_opens_an_incident_that_can_be_resolved(alias, v
 
 
 def test_an_error_that_nothing_catches(alias, v2):
-    row = external_job("pay", using=alias)
+    row = external_job("pay", database=alias)
     v2.activate()
     v2.post(f"/jobs/{row.job_key}/error", {"errorCode": "NO_MONEY", "errorMessage": "sorry"})
     assert v2.status == 204
@@ -204,7 +204,7 @@ def test_an_error_that_nothing_catches(alias, v2):
 
 def test_an_error_that_is_caught(alias, v2, handle):
     caught = handle(lambda variables, error_code, error_message: None, name="tests.caught")
-    row = external_job("pay", variables={"a": 1}, on_error={"NO_MONEY": caught}, using=alias)
+    row = external_job("pay", variables={"a": 1}, on_error={"NO_MONEY": caught}, database=alias)
     v2.activate()
     v2.post(f"/jobs/{row.job_key}/error", {"errorCode": "NO_MONEY", "errorMessage": "sorry", "variables": {"b": 2}})
     kwargs = Job.objects.using(alias).get(pk=row.pk).handler_configuration["kwargs"]
@@ -219,7 +219,7 @@ def test_an_error_without_a_code_is_refused(alias, v2):
 
 def test_changing_a_job(alias, v2):
     with clock.FrozenClock() as time:
-        row = external_job("pay", using=alias)
+        row = external_job("pay", database=alias)
         v2.activate()
         v2.call("PATCH", f"/jobs/{row.job_key}", {"changeset": {"retries": 9, "timeout": 1000, "priority": 5}})
         assert v2.status == 204
@@ -229,7 +229,7 @@ def test_changing_a_job(alias, v2):
 
 
 def test_of_several_changes_all_are_made_or_none(alias, v2):
-    row = external_job("pay", using=alias)
+    row = external_job("pay", database=alias)
     v2.call("PATCH", f"/jobs/{row.job_key}", {"changeset": {"retries": 9, "timeout": 1000}})
     v2.refused(409, "INVALID_STATE")  # nobody holds it
     assert ExternalWorkerJob.objects.using(alias).get(pk=row.pk).retries == 3
@@ -261,7 +261,7 @@ def test_a_key_that_no_job_has_is_not_found(alias, v2, key):
 
 
 def test_a_lease_must_be_shown(alias, v2):
-    row = external_job("pay", using=alias)
+    row = external_job("pay", database=alias)
     (job,) = v2.activate(withLease=True)
     v2.post(f"/jobs/{row.job_key}/completion")
     v2.refused(409, "INVALID_STATE", "lease")
@@ -274,7 +274,7 @@ def test_more_waiters_than_threads_are_an_overload(alias, v2, settings):
     v2.post("/jobs/activation", {"type": "pay", "timeout": 1000, "maxJobsToActivate": 1})
     v2.refused(503, "RESOURCE_EXHAUSTED")
     assert v2.response["Retry-After"] == "1"
-    external_job("pay", using=alias)
+    external_job("pay", database=alias)
     assert len(v2.activate(requestTimeout=0)) == 1
 
 
@@ -302,7 +302,7 @@ def test_what_nobody_expected_says_only_that_it_happened(alias, v2, monkeypatch)
 @pytest.mark.databases("sqlite")
 def test_a_deadline_is_not_counted_with_requests_and_what_an_operator_changes_is(alias, v2, settings, no_refill):
     settings.JOBEXEC = {**settings.JOBEXEC, "GATEWAY_AUTH": "required"}
-    row = external_job("pay", using=alias)
+    row = external_job("pay", database=alias)
     given = {"permissions": ["work", "update"], "max_requests_per_second": 1}
     worker = V2(f"Bearer {create_client(alias, name='java', **given)[1]}")
     assert len(worker.activate()) == 1

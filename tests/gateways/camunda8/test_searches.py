@@ -21,7 +21,7 @@ def jobs(alias):
     with clock.FrozenClock(NOON) as time:
         rows = []
         for number, type in enumerate(("pay", "pay", "pay", "mail", "mail")):
-            rows.append(external_job(type, priority=number, tenant_id="north" if number == 1 else "", using=alias))
+            rows.append(external_job(type, priority=number, tenant_id="north" if number == 1 else "", database=alias))
             time.tick(60)
         fail_external_job(alias, rows[2].job_key, retries=2, message="no luck", back_off=timedelta(hours=1))
         fail_external_job(alias, rows[3].job_key, retries=0, message="never")
@@ -109,7 +109,7 @@ def test_what_is_wrong_in_a_search_is_named(alias, v2, body, word):
 def test_only_what_is_shown_is_read(alias, v2, read_json):
     """Whatever is asked for: arguments and headers may be large."""
     for _ in range(20):
-        external_job("pay", variables={"large": "x" * 1000}, headers={"kind": "y" * 1000}, using=alias)
+        external_job("pay", variables={"large": "x" * 1000}, headers={"kind": "y" * 1000}, database=alias)
     sort, filter = [{"field": "state"}, {"field": "elementId"}], {"hasFailedWithRetriesLeft": False}
     for body in ({}, {"sort": sort}, {"filter": filter}, {"sort": sort, "filter": filter}):
         read_json.clear()
@@ -121,7 +121,7 @@ def test_only_what_is_shown_is_read(alias, v2, read_json):
 
 def test_headers_are_shown_without_what_is_sensitive(alias, v2):
     """Whoever may only search is no worker, which needs them as they are."""
-    external_job("pay", headers={"Authorization": "Basic abcdef", "kind": "gold"}, using=alias)
+    external_job("pay", headers={"Authorization": "Basic abcdef", "kind": "gold"}, database=alias)
     (found,) = v2.post("/jobs/search")["items"]
     assert found["customHeaders"] == {"Authorization": "●●●", "kind": "gold"}
     (job,) = v2.activate()

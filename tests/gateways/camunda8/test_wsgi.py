@@ -39,7 +39,7 @@ class Asking(threading.Thread):
 def test_a_held_request_is_woken(alias, v2):
     asking = Asking()
     until(lambda: long_polling.of(alias).queue.count() == 1)
-    job = external_job("pay", using=alias)
+    job = external_job("pay", database=alias)
     assert [each["jobKey"] for each in asking.answer()] == [str(job.job_key)]
 
 
@@ -84,8 +84,8 @@ def test_who_may_do_what(alias, v2, settings):
     v2.refused(401, "UNAUTHORIZED")
     _, secret = create_client(alias, name="payments", types=["pay"], tenants=["north"])
     client = V2(f"Bearer {secret}")
-    mine = external_job("pay", tenant_id="north", using=alias)
-    others = external_job("pay", tenant_id="south", using=alias)
+    mine = external_job("pay", tenant_id="north", database=alias)
+    others = external_job("pay", tenant_id="south", database=alias)
     assert [job["jobKey"] for job in client.activate()] == [str(mine.job_key)]
     client.activate("mail")
     client.refused(403, "FORBIDDEN", "mail")

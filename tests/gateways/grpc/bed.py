@@ -94,10 +94,10 @@ class Bed:
         return client
 
     def make(self, type="payment", **options):
-        return external_job(type, using=self.alias, **options)
+        return external_job(type, database=self.alias, **options)
 
     def make_many(self, type, variables, **options):
-        return external_jobs(type, variables, using=self.alias, **options)
+        return external_jobs(type, variables, database=self.alias, **options)
 
     def rows(self, **lookup):
         return ExternalWorkerJob.objects.using(self.alias).filter(**lookup)

@@ -75,7 +75,7 @@ def test_the_first_signal_answers_who_waits_and_exits_with_0(alias, run, number)
 def test_the_second_signal_leaves_at_once(engine, run):
     process = run("--grace", "60")
     client = Client(port_of(process))
-    key = external_job("payment", using=engine).job_key
+    key = external_job("payment", database=engine).job_key
     with atomic(using=engine):
         ExternalWorkerJob.objects.using(engine).select_for_update().get()
         completing = client.stub.CompleteJob.future(pb.CompleteJobRequest(jobKey=key))
@@ -92,7 +92,7 @@ def test_the_second_signal_leaves_at_once(engine, run):
 def test_a_call_that_runs_is_answered_before_the_end(engine, run):
     process = run()
     client = Client(port_of(process))
-    key = external_job("payment", using=engine).job_key
+    key = external_job("payment", database=engine).job_key
     with atomic(using=engine):
         ExternalWorkerJob.objects.using(engine).select_for_update().get()
         completing = client.stub.CompleteJob.future(pb.CompleteJobRequest(jobKey=key))
@@ -150,7 +150,7 @@ def test_several_processes_share_a_port_and_one_that_dies_is_replaced(engine, ru
     process.said(f"Gateway process {first} (gateway-")
     until(lambda: sum("Press Ctrl-C" in line for line in process.out) == 3)
     port = int(next(line for line in process.out if "address:" in line).split(",")[0].rpartition(":")[2])
-    client, job = Client(port), external_job("payment", using=engine)
+    client, job = Client(port), external_job("payment", database=engine)
     assert [got.key for got in client.activate("payment")] == [job.job_key]
     client.CompleteJob(jobKey=job.job_key)
     client.close()
@@ -213,7 +213,7 @@ def test_without_the_extra_it_says_what_to_install():
 def test_two_gateways_give_each_job_once_and_wake_for_each_other(engine, run):
     clients = [Client(port_of(run())) for _ in range(2)]
     streams = [Streamed(client.stream("payment")) for client in clients]
-    made = external_jobs("payment", [{}] * 100, using=engine)
+    made = external_jobs("payment", [{}] * 100, database=engine)
     until(lambda: sum(len(stream.jobs) for stream in streams) == 100)
     assert sorted(job.key for stream in streams for job in stream.jobs) == sorted(job.job_key for job in made)
     for number, job in enumerate(job for stream in streams for job in stream.jobs):

@@ -64,7 +64,7 @@ def _waits(place):
 
 
 def create(alias, type="pay", **options):
-    return external_job(type, using=alias, **options)
+    return external_job(type, database=alias, **options)
 
 
 def elsewhere(alias, action):
@@ -108,7 +108,7 @@ def test_a_job_of_another_process_wakes_who_waits(alias):
 def test_each_of_two_who_wait_gets_a_job(alias):
     polls = [Polling(alias), Polling(alias)]
     waiting(alias, 2)
-    external_jobs("pay", [{}, {}], using=alias)  # one word for both
+    external_jobs("pay", [{}, {}], database=alias)  # one word for both
     assert sorted(len(each.result()) for each in polls) == [1, 1]
 
 
@@ -134,7 +134,7 @@ def test_a_job_that_is_due_soon_reaches_who_waits(alias, monkeypatch):
     waiting(alias)
     until(lambda: not long_polling.of(alias)._watch._stale)  # it has asked when the next job comes: there is none
     jobs = []
-    elsewhere(alias, lambda: jobs.append(external_job("pay", delay=0.3, using=alias)))
+    elsewhere(alias, lambda: jobs.append(external_job("pay", delay=0.3, database=alias)))
     assert [each.key for each in poll.result()] == [jobs[0].job_key]
 
 
@@ -145,8 +145,8 @@ def test_siblings_that_fill_a_page_keep_nobody_from_what_is_behind_them(alias, m
     waiting(alias, 2)
     with transaction.atomic(using=alias):
         for _ in range(6):
-            external_job("pay", process_instance_id="p", using=alias)
-        external_jobs("pay", [{}, {}, {}], using=alias)
+            external_job("pay", process_instance_id="p", database=alias)
+        external_jobs("pay", [{}, {}, {}], database=alias)
     assert sorted(len(each.result()) for each in polls) == [1, 3]
 
 
@@ -307,7 +307,7 @@ def test_who_gets_less_than_he_asked_for_since_that_was_too_much_wakes_others(al
     monkeypatch.setattr(watch, "PROBE", 2 * TIMEOUT)
     polls = [Polling(alias, fetch(max_jobs=1_000_000)) for _ in range(2)]
     waiting(alias, 2)
-    external_jobs("pay", [{}] * 4, using=alias)
+    external_jobs("pay", [{}] * 4, database=alias)
     assert [len(each.result()) for each in polls] == [2, 2]
 
 

@@ -34,7 +34,7 @@ def seen():
 
 
 def made(alias, **options):
-    row = external_job("payment", using=alias, **options)
+    row = external_job("payment", database=alias, **options)
     external.activate_jobs(alias, Fetch(type="payment", worker="w", timeout=timedelta(minutes=1)))
     return row.job_key
 
@@ -67,7 +67,7 @@ def test_an_error_that_is_caught_is_one_of_its_type(alias, seen):
 
 
 def test_cancelled(alias, seen):
-    row = external_job("payment", using=alias)
+    row = external_job("payment", database=alias)
     cancel(row)
     assert not ExternalWorkerJob.objects.using(alias).exists()
     assert seen.counts().events["canceled", "payment"] == 1

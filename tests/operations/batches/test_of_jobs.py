@@ -417,6 +417,10 @@ class TestExternal:
         run()
         assert batch.progress() == (1, 1, 0, 0, 0) and batch.state == "completed"
 
+    def test_of_another_database(self, alias, begin):
+        with begin() as batch, pytest.raises(InvalidJob, match="database: expected the batch's database"):
+            batch.add_external("print", [{}], database="another")
+
     def test_failed(self, alias, begin, run):
         with begin() as batch:
             batch.add_external("print", [{}])

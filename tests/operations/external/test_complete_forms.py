@@ -42,7 +42,7 @@ def ship(handle):
 
 
 def ends(alias: str, options: dict[str, Any], call: dict[str, Any], frozen: Any) -> Any:
-    job = jobexec.external_job("payment", using=alias, **options)
+    job = jobexec.external_job("payment", database=alias, **options)
     frozen.tick(10)
     activate_jobs(alias, Fetch(type="payment", worker="w1", timeout=timedelta(minutes=1)))
     error = None
@@ -86,7 +86,7 @@ def portable_form(using: str, completions: Any) -> list[bool]:
 
 
 def test_it_takes_two_statements(alias, ship, django_assert_num_queries):
-    job = jobexec.external_job("payment", on_complete=(ship, {"order": 5}), using=alias)
+    job = jobexec.external_job("payment", on_complete=(ship, {"order": 5}), database=alias)
     with django_assert_num_queries(2, using=alias):
         complete_external_job(alias, job.job_key or 0)
 
@@ -102,7 +102,9 @@ def test_whoever_listens_is_given_the_row_by_both(alias, ship, monkeypatch, djan
         for quick in (True, False):
             if not quick:
                 monkeypatch.setattr(settle, "complete_at_once", portable_form)
-            jobexec.external_job("payment", variables={"a": 1}, headers={"x": 2}, on_complete=ship_with(5), using=alias)
+            jobexec.external_job(
+                "payment", variables={"a": 1}, headers={"x": 2}, on_complete=ship_with(5), database=alias
+            )
             stored = ExternalWorkerJob.objects.using(alias).get()
             with django_capture_on_commit_callbacks(using=alias, execute=True):
                 complete_external_job(alias, stored.job_key or 0, worker=stored.lock_owner)
@@ -128,7 +130,7 @@ def test_the_broker_is_told_by_both(alias, ship, monkeypatch):
         monkeypatch.setattr(module, "announce_ids", lambda using, ids, seen=announced: seen.extend(ids))
         if module is routing:
             monkeypatch.setattr(settle, "complete_at_once", portable_form)
-        job = jobexec.external_job("payment", on_complete=ship_with(5), using=alias)
+        job = jobexec.external_job("payment", on_complete=ship_with(5), database=alias)
         complete_external_job(alias, job.job_key or 0)
         assert announced == [job.pk]
 
@@ -136,7 +138,7 @@ def test_the_broker_is_told_by_both(alias, ship, monkeypatch):
 def test_what_has_changed_since_it_was_seen_is_left_to_the_portable_form(alias, monkeypatch):
     from jobexec.operations.external import complete_statement as statement
 
-    job = jobexec.external_job("payment", using=alias)
+    job = jobexec.external_job("payment", database=alias)
     write: Any = statement._write
 
     def late(using: str, ends: Any) -> Any:

@@ -15,6 +15,7 @@ from jobexec.exceptions import InvalidJob
 from jobexec.models import ExternalWorkerJob, JobLog, JobType, KeyBlock
 from jobexec.operations.history import keys as external_keys
 from jobexec.operations.notify import wake_workers
+from jobexec.retry import RetryPlan
 
 pytestmark = pytest.mark.every_database
 
@@ -53,7 +54,7 @@ def test_the_row_says_what_was_asked_for(alias, ship):
         process_instance_id="p1",
         business_key="B-1",
         max_deliveries=2,
-        using=alias,
+        database=alias,
     )
     row = stored(job, alias)
     assert row.job_key == job.job_key and row.job_key > 0
@@ -72,7 +73,7 @@ def test_the_row_says_what_was_asked_for(alias, ship):
 
 
 def test_many_at_once_have_rising_keys(alias):
-    jobs = jobexec.external_jobs("payment", [{"n": n} for n in range(1500)], using=alias)
+    jobs = jobexec.external_jobs("payment", [{"n": n} for n in range(1500)], database=alias)
     keys = [job.job_key for job in jobs]
     assert keys == sorted(set(keys))
     rows = ExternalWorkerJob.objects.using(alias).order_by("job_key")
@@ -89,11 +90,11 @@ def test_keys_are_never_given_twice(alias):
 
 @pytest.mark.transactional
 def test_keys_of_a_transaction_that_was_rolled_back_are_not_those_of_living_jobs(alias):
-    kept = jobexec.external_job("payment", using=alias)
+    kept = jobexec.external_job("payment", database=alias)
     with pytest.raises(ZeroDivisionError), transaction.atomic(using=alias):
-        jobexec.external_jobs("payment", [{}] * 1100, using=alias)
+        jobexec.external_jobs("payment", [{}] * 1100, database=alias)
         raise ZeroDivisionError
-    more = jobexec.external_jobs("payment", [{}] * 1100, using=alias)
+    more = jobexec.external_jobs("payment", [{}] * 1100, database=alias)
     assert kept.job_key not in {job.job_key for job in more}
     assert ExternalWorkerJob.objects.using(alias).count() == 1101
 
@@ -101,17 +102,17 @@ def test_keys_of_a_transaction_that_was_rolled_back_are_not_those_of_living_jobs
 @pytest.mark.databases("sqlite")
 def test_blocks_that_are_used_up_are_deleted(alias):
     for _ in range(3):
-        jobexec.external_job("payment", using=alias)
+        jobexec.external_job("payment", database=alias)
     assert KeyBlock.objects.using(alias).count() == 1
 
 
 @pytest.mark.transactional
 def test_workers_are_told_once_after_the_commit(alias, woken):
     with transaction.atomic(using=alias):
-        jobexec.external_job("payment", using=alias)
-        jobexec.external_job("mail", using=alias)
-        jobexec.external_job("later", delay=60, using=alias)
-        jobexec.external_job("soon", delay=1, using=alias)
+        jobexec.external_job("payment", database=alias)
+        jobexec.external_job("mail", database=alias)
+        jobexec.external_job("later", delay=60, database=alias)
+        jobexec.external_job("soon", delay=1, database=alias)
         assert woken == []
     assert woken == [(alias, frozenset({"payment", "mail", "soon"}))], "of what comes later gateways hear in time"
 
@@ -132,10 +133,10 @@ def announced():
 @pytest.mark.transactional
 def test_workers_are_told_once_whoever_else_waits_for_the_commit(alias, woken, announced):
     with transaction.atomic(using=alias):
-        jobexec.external_job("payment", using=alias)
-        jobexec.external_job("mail", using=alias)
+        jobexec.external_job("payment", database=alias)
+        jobexec.external_job("mail", database=alias)
         transaction.on_commit(lambda: None, using=alias)
-        jobexec.external_job("parcel", using=alias)
+        jobexec.external_job("parcel", database=alias)
     assert announced == ["payment", "mail", "parcel"]
     assert woken == [(alias, frozenset({"payment", "mail", "parcel"}))]
 
@@ -143,12 +144,12 @@ def test_workers_are_told_once_whoever_else_waits_for_the_commit(alias, woken, a
 @pytest.mark.transactional
 def test_a_transaction_knows_nothing_of_the_one_before(alias, woken, announced):
     with pytest.raises(ZeroDivisionError), transaction.atomic(using=alias):
-        jobexec.external_job("gone", using=alias)
+        jobexec.external_job("gone", database=alias)
         raise ZeroDivisionError
     for type in ("payment", "mail"):
         with transaction.atomic(using=alias):
             transaction.on_commit(lambda: None, using=alias)
-            jobexec.external_job(type, using=alias)
+            jobexec.external_job(type, database=alias)
     assert woken == [(alias, frozenset({"payment"})), (alias, frozenset({"mail"}))]
 
 
@@ -156,13 +157,13 @@ def test_a_transaction_knows_nothing_of_the_one_before(alias, woken, announced):
 @pytest.mark.parametrize("undone", [0, 1, 2])
 def test_who_listens_makes_no_notice_depend_on_another_savepoint(undone, alias, woken, announced):
     with transaction.atomic(using=alias):
-        jobexec.external_job("outer", using=alias)
+        jobexec.external_job("outer", database=alias)
         for number in range(3):
             with suppress(ZeroDivisionError), transaction.atomic(using=alias):
-                jobexec.external_job(f"inner{number}", using=alias)
+                jobexec.external_job(f"inner{number}", database=alias)
                 if number == undone:
                     raise ZeroDivisionError
-            jobexec.external_job(f"after{number}", using=alias)
+            jobexec.external_job(f"after{number}", database=alias)
     told = {type for _, types in woken for type in types}
     assert told == {row.handler_type for row in ExternalWorkerJob.objects.using(alias)} == set(announced)
 
@@ -171,21 +172,37 @@ def test_who_listens_makes_no_notice_depend_on_another_savepoint(undone, alias, 
 def test_what_a_savepoint_took_back_takes_no_other_notice_with_it(alias, woken):
     with transaction.atomic(using=alias):
         with pytest.raises(ZeroDivisionError), transaction.atomic(using=alias):
-            jobexec.external_job("gone", using=alias)
+            jobexec.external_job("gone", database=alias)
             raise ZeroDivisionError
-        jobexec.external_job("payment", using=alias)
+        jobexec.external_job("payment", database=alias)
     assert [types for _, types in woken] == [frozenset({"payment"})]
 
 
 def test_nobody_gets_it_before_its_time(alias):
-    row = stored(jobexec.external_job("payment", delay=timedelta(hours=1), using=alias), alias)
+    row = stored(jobexec.external_job("payment", delay=timedelta(hours=1), database=alias), alias)
     assert row.due_date == row.available_at > clock.now(alias) + timedelta(minutes=59)
 
 
 def test_the_log_knows_of_it(alias, settings):
     settings.JOBEXEC = {**settings.JOBEXEC, "HISTORY_LEVEL": "full"}
-    job = jobexec.external_job("payment", using=alias)
+    job = jobexec.external_job("payment", database=alias)
     assert JobLog.objects.using(alias).get(job_id=job.pk).state == "created"
+
+
+@pytest.mark.parametrize(
+    ("given", "attempts", "plan"),
+    [
+        (7, 7, ""),
+        ("R5/PT1M", 5, "R5/PT1M"),
+        ("PT1M,PT10M", 3, "PT1M,PT10M"),
+        (["PT1M", "PT10M"], 3, "PT1M,PT10M"),
+        ([timedelta(minutes=1)], 2, "R2/PT1M"),
+        (RetryPlan.parse("R8/PT10S*2..PT1H~0.1"), 8, "R8/PT10S*2..PT1H~0.1"),
+    ],
+)
+def test_retries_are_a_number_or_a_plan(alias, given, attempts, plan):
+    row = stored(jobexec.external_job("payment", retries=given, database=alias), alias)
+    assert (row.retries, row.retry_plan) == (attempts, plan)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +212,10 @@ def test_the_log_knows_of_it(alias, settings):
         ({"variables": {"a": object()}}, "variables"),
         ({"retries": 0}, "retries"),
         ({"retries": True}, "retries"),
+        ({"retries": "R0/PT1M"}, "retries: Invalid retry plan 'R0/PT1M'"),
+        ({"retries": None}, "retries: expected a number or a retry plan that is not a function, got None"),
+        ({"retries": lambda failures, error: 5}, "retries: expected .* not a function"),
+        ({"retries": RetryPlan.from_callable(lambda failures, error: 5)}, "retries: expected .* not a function"),
         ({"priority": "high"}, "priority"),
         ({"headers": {1: 2}}, "headers"),
         ({"tags": "a"}, "tags"),
@@ -213,23 +234,23 @@ def test_the_log_knows_of_it(alias, settings):
         ({"deployment": "shop"}, "deployment: expected a string of the form 'name:version'"),
         ({"deployment": ""}, "deployment: expected"),
         ({"colour": "red"}, "Unknown option 'colour'"),
-        ({"database": "other"}, "Unknown option 'database'. Did you mean 'using'"),
+        ({"using": "other"}, "Unknown option 'using'. Did you mean 'database'"),
     ],
 )
 def test_what_is_wrong_is_named(options, text, alias, ship):
     with pytest.raises(InvalidJob, match=text):
-        jobexec.external_job("payment", **options, using=alias)
+        jobexec.external_job("payment", **options, database=alias)
     assert not ExternalWorkerJob.objects.using(alias).exists()
 
 
 @pytest.mark.parametrize("type", ["", "  ", "x" * 256, 5, None])
 def test_a_type_is_a_text(type, alias):
     with pytest.raises(InvalidJob, match="type: expected a string"):
-        jobexec.external_job(type, using=alias)
+        jobexec.external_job(type, database=alias)
 
 
 def test_variables_may_not_be_larger_than_the_setting_says(alias, settings):
     settings.JOBEXEC = {**settings.JOBEXEC, "EXTERNAL_MAX_PAYLOAD": 1000}
     with pytest.raises(InvalidJob, match=r"job 1: expected at most 1,000 bytes .*EXTERNAL_MAX_PAYLOAD"):
-        jobexec.external_jobs("payment", [{}, {"text": "x" * 1000}], using=alias)
+        jobexec.external_jobs("payment", [{}, {"text": "x" * 1000}], database=alias)
     assert not ExternalWorkerJob.objects.using(alias).exists()

@@ -23,7 +23,7 @@ def groups(alias: str) -> list[tuple[str, int, int]]:
 
 def test_what_fails_alike_is_one_group(alias):
     for _ in range(2):
-        jobexec.external_job("payment", using=alias)
+        jobexec.external_job("payment", database=alias)
     for retries, job in zip((2, 0), fetch(alias), strict=True):
         fail_external_job(alias, job.key, retries=retries, message="BankError: order 17 refused")
     assert groups(alias) == [("BankError: order 17 refused", 2, 1)]
@@ -32,7 +32,7 @@ def test_what_fails_alike_is_one_group(alias):
 
 
 def test_an_error_that_nothing_catches_counts(alias):
-    jobexec.external_job("payment", using=alias)
+    jobexec.external_job("payment", database=alias)
     (job,) = fetch(alias)
     throw_external_error(alias, job.key, code="NO_MONEY")
     assert [(count, dead) for _, count, dead in groups(alias)] == [(1, 1)]
@@ -40,7 +40,7 @@ def test_an_error_that_nothing_catches_counts(alias):
 
 def test_so_does_what_is_set_aside(alias, frozen):
     for _ in range(2):
-        jobexec.external_job("payment", max_deliveries=1, using=alias)
+        jobexec.external_job("payment", max_deliveries=1, database=alias)
     assert len(fetch(alias)) == 2
     frozen.tick(MINUTE)
     assert fetch(alias) == []

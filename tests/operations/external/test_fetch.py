@@ -28,7 +28,7 @@ def fetch(alias: str, type: str = "payment", worker: str = "w1", **values: Any) 
 
 
 def make(alias: str, type: str = "payment", **options: Any) -> Any:
-    return jobexec.external_job(type, using=alias, **options)
+    return jobexec.external_job(type, database=alias, **options)
 
 
 def stored(job: Any, alias: str) -> ExternalWorkerJob:

@@ -46,7 +46,7 @@ def story(alias: str, seed: int, disturb: Any, portable: bool, monkeypatch: Any,
         monkeypatch.setattr(fetch_statement, "is_possible", lambda using, fetch: False)
     chance = random.Random(seed)
     made = [
-        jobexec.external_job("payment", variables={"n": n}, using=alias, **chance.choice(OPTIONS)) for n in range(9)
+        jobexec.external_job("payment", variables={"n": n}, database=alias, **chance.choice(OPTIONS)) for n in range(9)
     ]
     disturb(alias, made)
     said = []
@@ -106,6 +106,6 @@ def test_both_forms_do_the_same(alias, seed, disturb, monkeypatch):
 
 
 def test_a_plain_page_is_one_statement(alias, django_assert_num_queries, settings):
-    jobexec.external_jobs("payment", [{}] * 3, using=alias)
+    jobexec.external_jobs("payment", [{}] * 3, database=alias)
     with django_assert_num_queries(3, using=alias):  # with the savepoint of the test's transaction
         assert len(activate_jobs(alias, Fetch(type="payment", worker="w", timeout=MINUTE, max_jobs=10))) == 3

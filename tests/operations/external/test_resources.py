@@ -184,7 +184,7 @@ def test_bad_input(alias, handle):
         make_external(alias, resource=lambda **variables: "pay.example")
     handle(lambda variables: None, name="tests.each", resource=lambda variables: "pay.example")
     with pytest.raises(InvalidJob, match="on_complete: expected a function whose resource is a name"):
-        jobexec.external_job("payment", on_complete="tests.each", using=alias)
+        jobexec.external_job("payment", on_complete="tests.each", database=alias)
     assert not BlockedJob.objects.using(alias).exists() and not ExternalWorkerJob.objects.using(alias).exists()
 
 

@@ -312,6 +312,39 @@ def test_a_back_off_is_waited_for(alias, frozen, woken):
     assert find_external_job(alias, job.key).lost_runs == 0, "nobody has missed a deadline"
 
 
+def test_the_plan_has_a_pause_for_a_worker_that_names_none(alias, frozen, woken):
+    job, now = in_hands(alias, retries="PT1M,PT10M,PT1H"), NOW
+    for pause, left in ((MINUTE, 5), (10 * MINUTE, 1), (60 * MINUTE, 9), (60 * MINUTE, 2)):  # the worker counts
+        assert woken(lambda left=left: fail_external_job(alias, job.key, retries=left)) == [{"payment"}]
+        now += pause
+        row = find_external_job(alias, job.key)
+        assert (row.available_at, row.due_date, row.retries) == (now, now, left)
+        assert fetch(alias) == []
+        frozen.tick(pause)
+        assert [each.id for each in fetch(alias)] == [job.id]
+
+
+def test_the_pause_that_a_worker_names_comes_before_the_plan(alias, frozen):
+    job = in_hands(alias, retries="R5/PT1H")
+    fail_external_job(alias, job.key, retries=4, back_off=MINUTE)
+    assert find_external_job(alias, job.key).available_at == NOW + MINUTE
+
+
+def test_a_plan_gives_no_retry_that_the_worker_does_not(alias):
+    job = in_hands(alias, retries="R5/PT1M")
+    fail_external_job(alias, job.key, retries=0)
+    assert (find_external_job(alias, job.key).retries, Incident.objects.using(alias).count()) == (0, 1)
+
+
+def test_a_plan_that_someone_has_broken_is_the_default_plan(alias, frozen, settings, caplog):
+    settings.JOBEXEC = {**settings.JOBEXEC, "DEFAULT_RETRY_PLAN": "R3/PT7M"}
+    job = in_hands(alias, retries="R5/PT1M")
+    ExternalWorkerJob.objects.using(alias).update(retry_plan="soon")
+    fail_external_job(alias, job.key, retries=1)
+    assert find_external_job(alias, job.key).available_at == NOW + 7 * MINUTE
+    assert "its retry plan is broken" in caplog.text
+
+
 def test_without_a_back_off_waiting_workers_are_woken(alias, woken):
     job = in_hands(alias)
     assert woken(lambda: fail_external_job(alias, job.key, retries=2)) == [{"payment"}]

@@ -72,7 +72,7 @@ def test_the_order_of_jobs(alias, handler):
 
 
 def test_jobs_of_workers_outside(alias):
-    external_job("pay", using=alias, delay=600)
+    external_job("pay", database=alias, delay=600)
     row = ExternalWorkerJob.objects.using(alias).get()
     assert seconds_from_now(row.due_date) == about(600)
 
