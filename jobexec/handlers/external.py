@@ -82,9 +82,10 @@ def external_job(
     which nodes may run ``on_complete`` and ``on_error``, as for other jobs (None: any); not given: the function's
     option, or the setting DEPLOYMENT of this process. ``resource`` is a name that RESOURCES covers: workers get the job
     when that has a permit. ``encrypted``: whether its variables are encrypted in the database; not given: the setting
-    ENCRYPT_ARGUMENTS, and always if it keeps fixed arguments of an encrypted function. Workers get them decrypted. ``keep_result`` keeps the variables that the worker completes it
-    with, for :func:`~jobexec.get_result`: a duration, or True for RESULT_TTL; not with ``on_complete``, whose job has a
-    result of its own. ``database`` is where it is inserted, by default where Django's routers write its table.
+    ENCRYPT_ARGUMENTS, and always if it keeps fixed arguments of an encrypted function. Workers get them decrypted.
+    ``keep_result`` keeps the variables that the worker completes it with, for :func:`~jobexec.get_result`: a duration,
+    or True for RESULT_TTL; not with ``on_complete``, whose job has a result of its own. ``database`` is where it is
+    inserted, by default where Django's routers write its table.
 
     Raises :class:`~jobexec.exceptions.InvalidJob`, with nothing inserted.
     """

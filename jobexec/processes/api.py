@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from .definition import InvalidProcess
 from .engine.exceptions import BpmnError
+from .flows.builder import Choice, Step, Wait
 from .flows.builder import Flow as flow
 from .flows.calls import call
 from .flows.canvas import chain, parallel
-from .flows.terms import index, item, previous
+from .flows.terms import Term, index, item, previous
 from .handlers.registry import function, listener, service_task
 from .operations.deploy import deploy
 from .operations.events import correlate, signal
@@ -20,7 +21,11 @@ from .operations.user_tasks import claim, complete, release, throw_error
 
 __all__ = [
     "BpmnError",
+    "Choice",
     "InvalidProcess",
+    "Step",
+    "Term",
+    "Wait",
     "activate",
     "call",
     "cancel",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from jobexec.exceptions import JobExecError
 
+from .engine.exceptions import StepError as StepError
+from .engine.exceptions import UncaughtError as UncaughtError
+
 
 class UnknownProcess(JobExecError):
     """No process is deployed under this key."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .clocks import ControlledClock, advance, controlled_clock
     from .enqueued import EnqueuedJob
     from .executor import ManualExecutor
-    from .faults import NodeKilled, conflict, database_away, fail, kill_node, lose_lock
+    from .faults import NodeKilled, OtherNode, conflict, database_away, fail, kill_node, lose_lock
     from .results import JobResult, JobsDoNotEnd
 
 _HOMES = {
@@ -31,6 +31,7 @@ _HOMES = {
     "JobsTransactionTestCase": "cases",
     "ManualExecutor": "executor",
     "NodeKilled": "faults",
+    "OtherNode": "faults",
     "advance": "clocks",
     "assert_enqueued": "assertions",
     "captured_jobs": "captured",
@@ -55,6 +56,7 @@ __all__ = [
     "JobsTransactionTestCase",
     "ManualExecutor",
     "NodeKilled",
+    "OtherNode",
     "advance",
     "assert_enqueued",
     "captured_jobs",

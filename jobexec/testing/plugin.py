@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _MARKER = (
     "jobexec(using='default', categories=None, reraise=True, max_jobs=1000): arguments of the ManualExecutor in the "
-    "fixtures jobexec and jobexec_immediate; missing ones come from the options in the ini file"
+    "fixtures jobexec_executor and jobexec_immediate; missing ones come from the options in the ini file"
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini("jobexec_using", "database of the fixtures jobexec and jobexec_immediate", default="default")
+    parser.addini("jobexec_using", "database of the fixtures jobexec_executor and jobexec_immediate", default="default")
     parser.addini("jobexec_max_jobs", "the most jobs that may run until the queue is empty", default="1000")
 
 
@@ -29,9 +29,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARKER)
 
 
-@pytest.fixture(name="jobexec")
-def _jobexec(request: pytest.FixtureRequest, db: None) -> ManualExecutor:
-    """A ManualExecutor, with the assertions: ``jobexec.run_until_empty()``, ``jobexec.assert_enqueued(...)``."""
+@pytest.fixture
+def jobexec_executor(request: pytest.FixtureRequest, db: None) -> ManualExecutor:
+    """A ManualExecutor, with the assertions: its ``run_until_empty()``, ``assert_enqueued(...)`` and so on."""
     from .executor import ManualExecutor
 
     config = request.config
@@ -41,16 +41,16 @@ def _jobexec(request: pytest.FixtureRequest, db: None) -> ManualExecutor:
     return ManualExecutor(**options)
 
 
-@pytest.fixture
-def jobexec_executor(jobexec: ManualExecutor) -> ManualExecutor:
-    """The fixture ``jobexec`` under a name that does not hide the module of that name in a test."""
-    return jobexec
+@pytest.fixture(name="jobexec")
+def _jobexec(jobexec_executor: ManualExecutor) -> ManualExecutor:
+    """The fixture ``jobexec_executor`` under a shorter name, which hides the module of that name in a test."""
+    return jobexec_executor
 
 
 @pytest.fixture
-def jobexec_immediate(jobexec: ManualExecutor) -> Iterator[ManualExecutor]:
-    """Run jobs enqueued in the test at once; the same executor as that of the fixture ``jobexec``."""
-    with jobexec.immediate() as executor:
+def jobexec_immediate(jobexec_executor: ManualExecutor) -> Iterator[ManualExecutor]:
+    """Run jobs enqueued in the test at once; the same executor as that of the fixture ``jobexec_executor``."""
+    with jobexec_executor.immediate() as executor:
         yield executor
 
 

@@ -142,7 +142,7 @@ def test_importing_it_loads_no_models():
 deploys = plugin.jobexec_process
 
 
-@pytest.fixture(name="jobexec")
+@pytest.fixture(name="jobexec_executor")
 def executor(alias):
     return ManualExecutor(alias)
 

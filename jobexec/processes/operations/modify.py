@@ -64,7 +64,7 @@ class Modification:
 
         An instance without any tokens left is cancelled, with this ``reason``. ``skip_listeners``: call no listener
         of what these changes end and start (Camunda: skipCustomListeners). Raises InstanceOver, and
-        :class:`~jobexec.processes.engine.exceptions.StepError` if a change does not fit; then nothing has happened.
+        :class:`~jobexec.processes.exceptions.StepError` if a change does not fit; then nothing has happened.
         """
         modify_instance(self.instance, self.commands, reason, skip_listeners=skip_listeners, using=self.database)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def jobexec_process(jobexec: ManualExecutor) -> Iterator[Callable[..., list[ProcessDefinition]]]:
+def jobexec_process(jobexec_executor: ManualExecutor) -> Iterator[Callable[..., list[ProcessDefinition]]]:
     """Deploy BPMN for the rest of the test: ``jobexec_process(xml, services={...})`` on the executor's database.
 
     Everything else is that of the function ``process`` in :mod:`jobexec.processes.testing`.
@@ -25,6 +25,6 @@ def jobexec_process(jobexec: ManualExecutor) -> Iterator[Callable[..., list[Proc
     with ExitStack() as stack:
 
         def deployed(*files: Any, **options: Any) -> list[ProcessDefinition]:
-            return stack.enter_context(process(*files, **{"using": jobexec.using, **options}))
+            return stack.enter_context(process(*files, **{"using": jobexec_executor.using, **options}))
 
         yield deployed
