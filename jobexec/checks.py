@@ -217,7 +217,7 @@ def check_encryption(**kwargs: Any) -> list[CheckMessage]:
         found.append(Error(text, hint=_HINT_KEYS, id="jobexec.E020"))
     if keys and not encryption.is_installed():
         text = "JOBEXEC['ENCRYPTION_KEYS'] has keys, and the package cryptography is not installed."
-        found.append(Error(text, hint="pip install 'jobexec[encryption]'", id="jobexec.E021"))
+        found.append(Error(text, hint="Install jobexec with the extra 'encryption'.", id="jobexec.E021"))
     for id, key in keys.items():
         if isinstance(key, str) and decoded_key(key) is None and (problem := _problem_of(key)):
             text = f"JOBEXEC['ENCRYPTION_KEYS'][{id!r}]: {key!r} {problem}."

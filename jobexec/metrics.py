@@ -1,6 +1,6 @@
 """Metrics for Prometheus, read from the database on each scrape: see ``docs/reference/metrics.md``.
 
-Needs prometheus_client: ``pip install jobexec[metrics]``. Gateway processes expose their own counters themselves.
+Needs prometheus_client (extra ``metrics``). Gateway processes expose their own counters themselves.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ try:
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.registry import Collector
 except ImportError as error:  # pragma: no cover
-    raise ImproperlyConfigured("jobexec.metrics needs prometheus_client: pip install jobexec[metrics]") from error
+    text = "jobexec.metrics needs prometheus_client: install jobexec with the extra 'metrics'."
+    raise ImproperlyConfigured(text) from error
 
 logger = logging.getLogger("jobexec.metrics")
 

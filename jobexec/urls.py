@@ -12,7 +12,7 @@ app_name = "jobexec"
 
 urlpatterns: list[URLPattern] = [path("health/", health.view, name="health")]
 
-if find_spec("prometheus_client"):  # pip install jobexec[metrics]
+if find_spec("prometheus_client"):  # the extra metrics
     from jobexec import metrics
 
     urlpatterns.append(path("metrics/", metrics.view, name="metrics"))

@@ -55,7 +55,7 @@ elif PACKAGE == "django_tasks":
     from django_tasks.utils import normalize_json
 else:
     raise ImproperlyConfigured(
-        "jobexec.backends needs django.tasks (Django 6.0) or its backport: pip install jobexec[backport]."
+        "jobexec.backends needs django.tasks (Django 6.0) or its backport: install jobexec with the extra 'backport'."
     )
 
 __all__ = [

@@ -36,7 +36,7 @@ def kombu() -> Any:
     try:
         import kombu
     except ImportError as error:
-        raise BrokerMissing("kombu is not installed: pip install 'jobexec[broker]'.") from error
+        raise BrokerMissing("kombu is not installed: install jobexec with the extra 'broker'.") from error
     return kombu
 
 

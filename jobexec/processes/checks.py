@@ -54,7 +54,7 @@ def check_files(databases: Sequence[str] | None = None, **kwargs: Any) -> list[C
             except InvalidProcess as error:
                 found.append(Error(f"{file} cannot be deployed: {error}", id="jobexec.E024"))
             except ImportError as error:
-                hint = "pip install 'jobexec[bpmn]'"
+                hint = "Install jobexec with the extra 'bpmn'."
                 return [*found, Error(f"{file} cannot be read: {error}", hint=hint, id="jobexec.E024")]
     return found
 

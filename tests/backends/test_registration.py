@@ -262,4 +262,4 @@ def test_without_a_package_of_tasks_the_backend_says_what_to_install(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert "ImproperlyConfigured: jobexec.backends needs django.tasks" in done.stderr
-    assert "pip install jobexec[backport]" in done.stderr
+    assert "install jobexec with the extra 'backport'" in done.stderr

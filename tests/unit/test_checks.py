@@ -405,7 +405,7 @@ def test_encrypted_jobs_without_a_key(site):
 
 def test_keys_without_the_package(site, monkeypatch):
     monkeypatch.setattr(encryption, "is_installed", lambda: False)
-    assert "jobexec[encryption]" in site(ENCRYPTION_KEYS={"2026": KEY})["jobexec.E021"].hint
+    assert "the extra 'encryption'" in site(ENCRYPTION_KEYS={"2026": KEY})["jobexec.E021"].hint
     assert not site()
 
 

@@ -154,7 +154,7 @@ def _missing(door: str) -> str:
     """Why there is no such door; empty if there is."""
     if door == "grpc":
         lacking = [name for name in ("grpc", "grpc_health", "grpc_reflection") if find_spec(name) is None]
-        return 'grpcio is missing: pip install "jobexec[grpc]".' if lacking else ""
+        return 'grpcio is missing: pip install -e ".[grpc]".' if lacking else ""
     if find_spec("uvicorn") is None:
         return "uvicorn is missing: pip install uvicorn."
     try:

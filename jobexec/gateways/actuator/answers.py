@@ -66,7 +66,7 @@ def metrics(accept: str = "") -> Answer:
 
         from .collector import gateway_registry
     except ImportError:
-        text = "The metrics need prometheus_client: pip install jobexec[metrics]"
+        text = "The metrics need prometheus_client: install jobexec with the extra 'metrics'."
         return as_json({"error": text}, HTTPStatus.NOT_IMPLEMENTED)
     encode, content_type = choose_encoder(accept)
     return Answer(int(HTTPStatus.OK), content_type, encode(gateway_registry()))

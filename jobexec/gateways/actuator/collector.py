@@ -1,6 +1,6 @@
 """Prometheus metrics of this gateway process: its counters, and the workers connected to it.
 
-Needs ``pip install jobexec[metrics]``; ``jobexec.metrics`` has the metrics from the database. The zeebe_* names are
+Needs the extra ``metrics``; ``jobexec.metrics`` has the metrics from the database. The zeebe_* names are
 those of Zeebe, so that its dashboards and alerts keep working; the values are those of this process only.
 """
 

@@ -80,7 +80,7 @@ class Command(SupervisedCommand):
         except ImportError as error:
             if (error.name or "").partition(".")[0] not in ("grpc", "grpc_health", "grpc_reflection", "google"):
                 raise
-            raise CommandError(f'{error}. The gateway needs the extra: pip install "jobexec[grpc]"') from error
+            raise CommandError(f"{error}: install jobexec with the extra 'grpc'.") from error
         using = self._database(options["database"])
         connections[using].ensure_connection()
         processes = options["processes"]
