@@ -246,6 +246,11 @@ class When(StrEnum):
     COMPLETE = "complete"
     DELETE = "delete"
 
+    @property
+    def is_of_task(self) -> bool:
+        """Of a task listener, which alone knows the task."""
+        return self not in (When.START, When.END, When.TAKE)
+
 
 @dataclass(frozen=True, slots=True)
 class Listener:

@@ -9,35 +9,58 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from ..definition import Binding, Expression, Flow, Listener, Node, Process, Work
+from .rows import Instance, Token, UserTask
 
 Layer = Mapping[str, Any]
+Place = Token | Instance
 
 
 class Scope(Mapping[str, Any]):
     """The variables that are visible at a place: its own first, then those of the scopes around it.
 
-    ``execution_id``, ``instance_id`` and ``business_key`` are what expressions know as ``execution``.
+    ``places`` are the place and the scopes around it, up to its instance.
     """
 
-    __slots__ = ("_layers", "business_key", "definition", "element_id", "execution_id", "instance_id")
+    __slots__ = ("_layers", "instance", "places")
 
-    def __init__(
-        self,
-        layers: tuple[Layer, ...],
-        execution_id: UUID,
-        instance_id: UUID,
-        business_key: str | None,
-        element_id: str | None,
-        definition: str = "",
-    ) -> None:
-        self._layers = layers
-        self.execution_id, self.instance_id = execution_id, instance_id
-        self.business_key, self.element_id, self.definition = business_key, element_id, definition
+    def __init__(self, layers: tuple[Layer, ...], places: tuple[Place, ...], instance: Instance) -> None:
+        self._layers, self.places, self.instance = layers, places, instance
 
     def with_layer(self, layer: Layer) -> Scope:
         """The same with variables that come before the others."""
-        place = (self.execution_id, self.instance_id, self.business_key, self.element_id, self.definition)
-        return Scope((layer, *self._layers), *place)
+        return Scope((layer, *self._layers), self.places, self.instance)
+
+    @property
+    def execution_id(self) -> UUID:
+        return self.places[0].id
+
+    @property
+    def instance_id(self) -> UUID:
+        return self.instance.id
+
+    @property
+    def business_key(self) -> str | None:
+        return self.instance.business_key
+
+    @property
+    def definition(self) -> str:
+        return self.instance.definition
+
+    @property
+    def element_id(self) -> str | None:
+        place = self.places[0]
+        return place.element if isinstance(place, Token) else None
+
+    @property
+    def parent_id(self) -> UUID | None:
+        """The execution around it; that of the caller is another instance's."""
+        return self.places[1].id if len(self.places) > 1 else None
+
+    @property
+    def activity_id(self) -> UUID:
+        """The activity in progress: that of the place, else of the nearest scope that has one, else the instance."""
+        tokens = (place for place in self.places if isinstance(place, Token))
+        return next((token.activity for token in tokens if token.activity is not None), self.instance_id)
 
     def __getitem__(self, name: str) -> Any:
         for layer in self._layers:
@@ -65,12 +88,16 @@ class HandlerCall:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that a listener is called for. ``cancelled``: the activity was interrupted."""
+    """Something that a listener is called for. ``cancelled``: the activity was interrupted.
+
+    ``task`` is that of a task listener if this step has made it; otherwise the task is stored.
+    """
 
     listener: Listener
     element: Node | Flow | Process
     scope: Scope
     cancelled: bool = False
+    task: UserTask | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,8 @@ class Moves:
     ) -> None:
         for listener in () if self.skip_listeners else listeners:
             if listener.when is when:
-                self.environment.notify(Notice(listener, element, self.rows.scope(place), cancelled))
+                task = self.rows.new_task(place.id) if when.is_of_task else None
+                self.environment.notify(Notice(listener, element, self.rows.scope(place), cancelled, task))
 
     def record(self, token: Token, state: ActivityState, kind: str | None = None) -> None:
         """The arrival of a token is over: its row of the history."""

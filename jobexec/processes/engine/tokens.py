@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from .environment import Layer, Scope
+from .environment import Layer, Place, Scope
 from .rows import (
     ActivityInstance,
     Incident,
@@ -20,7 +20,6 @@ from .rows import (
     UserTask,
 )
 
-Place = Token | Instance
 Armed = Job | UserTask | Subscription
 
 
@@ -137,10 +136,9 @@ class Tokens:
 
     def scope(self, place: Place) -> Scope:
         """What is visible at a place."""
-        instance = self.instance(place)
-        layers = tuple(layer for around in self.outward(place) for layer in self._layers(around))
-        element = place.element if isinstance(place, Token) else None
-        return Scope(layers, place.id, instance.id, instance.business_key, element, instance.definition)
+        places = tuple(self.outward(place))
+        layers = tuple(layer for around in places for layer in self._layers(around))
+        return Scope(layers, places, self.instance(place))
 
     def _layers(self, place: Place) -> Iterator[Layer]:
         if found := self.variables.get(place.id):
@@ -225,6 +223,10 @@ class Tokens:
     def _trace(self, id: UUID) -> None:
         if self.trace:
             self.traces[id] = self.trace
+
+    def new_task(self, owner: UUID) -> UserTask | None:
+        """The user task that this step has made for a token."""
+        return next((row for row in self._armed.get(owner, ()) if isinstance(row, UserTask)), None)
 
     def add_task(self, task: UserTask) -> None:
         self._tasks[task.id] = task

@@ -12,7 +12,7 @@ from .errors import EvaluationError
 from .evaluate import EMPTY, EvaluationContext, Rules, evaluate
 from .feel_functions import FEEL_FUNCTIONS
 from .functions import JUEL_FUNCTIONS
-from .tree import Call, Node, walk
+from .tree import Call, Node, ObjectProperty, walk
 from .values import Value, kind
 
 
@@ -34,12 +34,16 @@ _LANGUAGES = {
 
 @dataclass(frozen=True, slots=True)
 class ParsedExpression:
-    """``functions`` are the names of those that the project must have registered."""
+    """``functions`` are the names of those that the project must have registered.
+
+    ``properties`` are those of ``execution`` and ``task`` that it reads, and what it calls of them: "task.assignee".
+    """
 
     source: str
     language: str
     tree: Node
     functions: frozenset[str]
+    properties: frozenset[str]
 
     def evaluate(self, variables: Mapping[str, Value], context: EvaluationContext = EMPTY) -> Value:
         """The value with these variables. A mapping is asked for single names, by ``variables[name]``.
@@ -73,5 +77,8 @@ def parse(source: str, language: str) -> ParsedExpression:
     """
     known = _LANGUAGES[language]
     tree = known.parse(source)
-    calls = {node.function for node, _ in walk(tree) if isinstance(node, Call)}
-    return ParsedExpression(source, language, tree, frozenset(calls - known.functions))
+    nodes = [node for node, _ in walk(tree)]
+    calls = {node.function for node in nodes if isinstance(node, Call)}
+    read = {f"{node.object}.{node.name}" for node in nodes if isinstance(node, ObjectProperty)}
+    read |= {name for name in calls if name.partition(".")[0] in juel.OBJECTS}
+    return ParsedExpression(source, language, tree, frozenset(calls - known.functions), frozenset(read))

@@ -15,7 +15,8 @@ from .limits import MAX_BITS
 from .parser import Operator, Parser, check_depth
 from .tree import Call, Conditional, Index, Literal, Name, Node, ObjectProperty, Property, Text, Unary
 
-#: What ``execution`` and ``task`` have. They are no variables.
+#: What ``execution`` and ``task`` have. They are no variables. Where ``task`` and ``execution.eventName`` are known,
+#: those who deploy a file check.
 OBJECTS = {
     "execution": frozenset(
         {
@@ -37,14 +38,12 @@ OBJECTS = {
     "task": frozenset(
         {
             "assignee",
-            "description",
             "dueDate",
             "eventName",
             "executionId",
             "followUpDate",
             "id",
             "name",
-            "owner",
             "priority",
             "processDefinitionId",
             "processInstanceId",

@@ -234,7 +234,9 @@ def _object_property(evaluation: Evaluation, node: Any, rules: JuelRules) -> Val
     known = evaluation.context.objects.get(node.object)
     if known is None:
         raise EvaluationError(f"{node.object!r} is not available here")
-    return check_value(known.get(node.name))
+    if node.name not in known:
+        raise EvaluationError(f"'{node.object}.{node.name}' is not available here")
+    return check_value(known[node.name])
 
 
 @evaluates(Index)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 from uuid import UUID
 
 from jobexec.handlers.context import JobContext, current_job
 
 from ..engine.environment import HandlerCall, Notice, Scope
+from ..models import UserTask
 
 logger = logging.getLogger("jobexec.processes.task")
 
@@ -63,12 +64,13 @@ class TaskContext:
 class ListenerContext:
     """Passed to functions of ``@listener``.
 
-    ``event`` is ``start``, ``end``, ``take``, ``create``, ``complete`` or ``delete``. ``cancelled``: the element ends
-    because it is interrupted or cancelled; a BpmnError then fails the step.
+    ``event`` is ``start``, ``end`` or ``take``; of a task listener ``create``, ``assignment``, ``complete`` or
+    ``delete``. ``cancelled``: the element ends because it is interrupted or cancelled; a BpmnError then fails the step.
     """
 
-    def __init__(self, notice: Notice) -> None:
+    def __init__(self, notice: Notice, task: Callable[[], UserTask] | None) -> None:
         scope = notice.scope
+        self._task = task
         self.event: str = notice.listener.when.value
         self.variables: Mapping[str, Any] = scope
         self.business_key: str = scope.business_key or ""
@@ -76,3 +78,8 @@ class ListenerContext:
         self.element_id: str = getattr(notice.element, "id", "") or getattr(notice.element, "key", "")
         self.cancelled = notice.cancelled
         self.logger = logger
+
+    @property
+    def task(self) -> UserTask | None:
+        """The row of the task, for reading; it may not be saved yet. None for an execution listener."""
+        return None if self._task is None else self._task()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import cache, partial
 from inspect import iscoroutinefunction
 from typing import Any
 from uuid import UUID
@@ -18,9 +19,12 @@ from jobexec.identifiers import uuid7
 from ..definition import Expression, Process
 from ..engine.environment import Called, Declared, HandlerCall, Notice, Scope
 from ..expressions import EvaluationContext, parse
-from ..store import definitions
+from ..models import UserTask
+from ..store import definitions, load
+from ..store.forms import task_row
 from ..store.suspensions import refuse_start, suspension_of
 from .context import ListenerContext, TaskContext
+from .objects import OF_TASK, Properties, of_execution, with_event
 from .registry import declared, find_listener, find_service, functions
 
 
@@ -29,22 +33,20 @@ class StepEnvironment:
 
     def __init__(self, using: str, tenant: str) -> None:
         self.using, self.tenant = using, tenant
+        self._of_execution = of_execution(using, tenant)
         self._resolved: dict[Called, str] = {}
 
     def evaluate(self, expression: Expression, variables: Scope) -> Any:
-        parsed = parse(expression.text, expression.language.value)
-        names = definitions.results_of(self.using, variables.definition)
-        return parsed.evaluate(Lenient(variables, names) if names else variables, self._surroundings(variables))
+        return self._evaluate(expression, variables, self._objects(variables))
 
-    def _surroundings(self, scope: Scope) -> EvaluationContext:
-        execution = {
-            "id": str(scope.execution_id),
-            "processInstanceId": str(scope.instance_id),
-            "businessKey": scope.business_key,
-            "processBusinessKey": scope.business_key,
-            "currentActivityId": scope.element_id,
-        }
-        return EvaluationContext(functions=functions(), objects={"execution": execution}, now=self.now)
+    def _objects(self, scope: Scope) -> dict[str, Properties]:
+        return {"execution": Properties(self._of_execution, scope)}
+
+    def _evaluate(self, expression: Expression, scope: Scope, objects: dict[str, Properties]) -> Any:
+        parsed = parse(expression.text, expression.language.value)
+        names = definitions.results_of(self.using, scope.definition)
+        context = EvaluationContext(functions=functions(), objects=objects, now=self.now)
+        return parsed.evaluate(Lenient(scope, names) if names else scope, context)
 
     def declared(self, handler: str) -> Declared:
         return declared(handler)
@@ -59,10 +61,26 @@ class StepEnvironment:
         return run_service(found, call)
 
     def notify(self, notice: Notice) -> None:
-        if notice.listener.handler is not None:
-            find_listener(notice.listener.handler)(ListenerContext(notice))
-        elif notice.listener.expression is not None:
-            self.evaluate(notice.listener.expression, notice.scope)
+        listener, scope = notice.listener, notice.scope
+        task = cache(partial(self._task, notice)) if listener.when.is_of_task else None
+        if listener.handler is not None:
+            find_listener(listener.handler)(ListenerContext(notice, task))
+        elif listener.expression is None:
+            return
+        elif task is not None:
+            of_task = Properties(with_event(OF_TASK, listener.when), task)
+            self._evaluate(listener.expression, scope, {**self._objects(scope), "task": of_task})
+        else:
+            of_execution = Properties(with_event(self._of_execution, listener.when), scope)
+            self._evaluate(listener.expression, scope, {"execution": of_execution})
+
+    def _task(self, notice: Notice) -> UserTask:
+        """As it is stored, or as this step will store it."""
+        scope = notice.scope
+        if notice.task is None:
+            return load.user_task(self.using, scope.execution_id, scope.activity_id)
+        columns = {"root_id": scope.instance.root, "definition_id": scope.definition, "tenant_id": self.tenant}
+        return task_row(notice.task, self.now(), **columns)
 
     def process(self, definition: str) -> Process:
         return definitions.process(self.using, definition)

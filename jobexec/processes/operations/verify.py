@@ -10,7 +10,19 @@ from jobexec.exceptions import InvalidRetryPlan
 from jobexec.operations.values.ranking import check_priority
 from jobexec.retry import RetryPlan
 
-from ..definition import Flow, Kind, Node, Problem, Process, TimerKind, Trigger, Value, expressions_in
+from ..definition import (
+    Expression,
+    Flow,
+    Kind,
+    Node,
+    Problem,
+    Process,
+    TimerKind,
+    Trigger,
+    Value,
+    When,
+    expressions_in,
+)
 from ..engine.exceptions import StepError
 from ..engine.rows import Timer
 from ..expressions import InvalidExpression, parse
@@ -129,17 +141,39 @@ def _wrong_priority(priority: Value) -> str:
 
 
 def _wrong_expressions(process: Process) -> Iterator[Problem]:
-    known = registry.functions()
-    for element in process.elements:
-        for expression in expressions_in(_values(element)):
-            try:
-                parsed = parse(expression.text, expression.language.value)
-            except InvalidExpression as error:
-                yield Problem(element.id, str(error), element.line)
-                continue
-            for name in sorted(parsed.functions - known.keys()):
-                message = f"No function {name!r} is registered in this project (in {expression.text})."
-                yield Problem(element.id, message, element.line)
+    for element in (process, *process.elements):
+        id = process.key if isinstance(element, Process) else element.id
+        values = [process.priority, process.retry_plan] if isinstance(element, Process) else _values_of(element)
+        told = [message for expression in expressions_in(values) for message in _wrong(expression)]
+        for listener in element.listeners:
+            if listener.expression is not None:
+                told += _wrong(listener.expression, listener.when)
+        yield from (Problem(id, message, element.line) for message in dict.fromkeys(told))
+
+
+def _wrong(expression: Expression, when: When | None = None) -> Iterator[str]:
+    """``when`` is that of a listener."""
+    try:
+        parsed = parse(expression.text, expression.language.value)
+    except InvalidExpression as error:
+        yield str(error)
+        return
+    for name in sorted(parsed.functions - registry.functions().keys()):
+        yield f"No function {name!r} is registered in this project (in {expression.text})."
+    if not (when and when.is_of_task) and any(name.startswith("task.") for name in parsed.properties):
+        yield f"'task' is known to the expressions of task listeners only (in {expression.text})."
+    if (when is None or when.is_of_task) and "execution.eventName" in parsed.properties:
+        yield f"'execution.eventName' is known to the expressions of execution listeners only (in {expression.text})."
+
+
+def _values_of(element: Node | Flow) -> list[object]:
+    """All values of an element, without those of its listeners."""
+    return [
+        value
+        for name in element.__dataclass_fields__
+        if name != "listeners"
+        for value in _values(getattr(element, name))
+    ]
 
 
 def _values(part: object) -> list[object]:

@@ -24,7 +24,7 @@ from ..models import (
 )
 from . import definitions
 from .columns import key_of
-from .forms import form_columns
+from .forms import task_row
 from .history import ended
 from .statement import Statement
 
@@ -187,18 +187,13 @@ class Flush:
         )
 
     def _task(self, row: rows.UserTask, key: int) -> UserTask:
-        return UserTask(
-            id=row.id,
+        return task_row(
+            row,
+            self.now,
             key=key,
             root_id=self.origin.root_id,
-            instance_id=row.instance,
-            owner_id=row.owner,
-            element_id=row.element,
-            activity_id=row.activity,
             definition_id=self.tokens.instances[row.instance].definition,
             tenant_id=self.origin.tenant_id,
-            create_time=self.now,
-            **form_columns(row.element, row.name, row.form, self.now),
         )
 
     def _write_history(self) -> None:

@@ -1,4 +1,4 @@
-"""The columns of a user task, from its form."""
+"""The row of a user task, from its form."""
 
 from __future__ import annotations
 
@@ -9,13 +9,29 @@ from typing import Any
 from jobexec.json_values import shown
 
 from ..definition import TimerKind
+from ..engine import rows
 from ..engine.exceptions import StepError
 from ..engine.rows import Timer
+from ..models import UserTask
 from .timers import first
 
 #: Of the texts among them.
 _LONGEST = 255
 _USUAL_PRIORITY, _HIGHEST_PRIORITY = 50, 2**31 - 1
+
+
+def task_row(row: rows.UserTask, now: datetime, **columns: Any) -> UserTask:
+    """The row of a task that begins now, with these columns beside its own. Raises StepError."""
+    return UserTask(
+        id=row.id,
+        instance_id=row.instance,
+        owner_id=row.owner,
+        element_id=row.element,
+        activity_id=row.activity,
+        create_time=now,
+        **form_columns(row.element, row.name, row.form, now),
+        **columns,
+    )
 
 
 def form_columns(element: str, name: Any, form: Mapping[str, Any], now: datetime) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ..definition import Trigger
 from ..engine import rows
 from ..engine.tokens import Tokens
 from ..exceptions import InstanceBusy
-from ..models import EventSubscription, Execution, ProcessInstance, Variable
+from ..models import EventSubscription, Execution, ProcessInstance, UserTask, Variable
 from ..models.instance import RUNNING
 from . import definitions
 
@@ -87,6 +87,11 @@ def _locked_in_time(using: str, root: UUID) -> ProcessInstance | None:
         raise InstanceBusy(
             f"Another step of the process instance {root} has not ended within {timeout.total_seconds():g} seconds."
         ) from error
+
+
+def user_task(using: str, owner: UUID, activity: UUID) -> UserTask:
+    """The open task of a token."""
+    return UserTask.objects.using(using).get(owner_id=owner, activity_id=activity)
 
 
 def root_of(using: str, instance: UUID) -> UUID | None:

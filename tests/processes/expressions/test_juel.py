@@ -215,7 +215,6 @@ CASES = [
     # execution and task
     ("${execution.id}", "e1"),
     ("${execution.businessKey}", "4711"),
-    ("${execution.processBusinessKey}", None),
     ("${execution.getBusinessKey()}", "4711"),
     ("${execution.getCurrentActivityId()}", "pay"),
     ("${execution.getVariable('amount')}", 250),
@@ -320,6 +319,8 @@ def test_the_message_of_an_error():
 def test_objects_that_are_not_available():
     with pytest.raises(EvaluationError, match="'task' is not available here"):
         parse("${task.assignee}", "juel").evaluate({}, EvaluationContext(objects={"execution": {}}))
+    with pytest.raises(EvaluationError, match=r"'execution\.tenantId' is not available here"):
+        parse("${execution.tenantId}", "juel").evaluate({}, EvaluationContext(objects={"execution": {"id": "1"}}))
     with pytest.raises(EvaluationError, match="the current time is not available here"):
         parse("${now()}", "juel").evaluate({})
 
