@@ -116,6 +116,14 @@ class Completed:
 
 
 @dataclass(frozen=True, slots=True)
+class Assigned:
+    """A user task has got another assignee, or has none any more: its listeners hear of that."""
+
+    token: UUID
+    activity: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class Retried:
     """An operator retries the failed step of an element with an incident.
 
@@ -160,6 +168,7 @@ Input = (
     | EscalationThrown
     | Triggered
     | Completed
+    | Assigned
     | Retried
     | Cancelled
     | Modified

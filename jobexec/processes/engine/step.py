@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
-from ..definition import Kind
+from ..definition import Kind, When
 from . import arrivals, calls, cancel, compensation, errors, joins, modify, tasks, triggers
 from .environment import Environment
 from .events import starts_by_event
 from .exceptions import BpmnError, NoStart, UncaughtError
 from .inputs import (
+    Assigned,
     Cancelled,
     Completed,
     Continue,
@@ -199,6 +200,17 @@ def _completed(moves: Moves, event: Completed) -> bool:
     return True
 
 
+def _assigned(moves: Moves, event: Assigned) -> bool:
+    token = moves.rows.tokens.get(event.token)
+    if token is None or token.activity != event.activity or token.state is not State.WAITING:
+        return False
+    try:
+        moves.notify(When.ASSIGNMENT, token, moves.node(token))
+    except BpmnError as error:
+        errors.throw_error(moves, token, error)
+    return True
+
+
 def _retried(moves: Moves, event: Retried) -> bool:
     token = moves.rows.tokens.get(event.token)
     if token is None or token.state is not State.FAILED:
@@ -238,6 +250,7 @@ _BEGIN: dict[type, Callable[[Moves, Any], bool]] = {
     EscalationThrown: _escalation_thrown,
     Triggered: _triggered,
     Completed: _completed,
+    Assigned: _assigned,
     Retried: _retried,
     Cancelled: _cancelled,
     Modified: modify.modify,

@@ -73,23 +73,24 @@ def take_result(moves: Moves, token: Token, node: Node, result: Any) -> None:
 
 def user_task(moves: Moves, token: Token, node: Node) -> None:
     form = node.form or Form()
-    moves.rows.add_task(
-        UserTask(
-            id=moves.environment.new_id(),
-            instance=token.instance,
-            owner=token.id,
-            element=node.id,
-            activity=token.activity,
-            name=moves.value(token, node.name),
-            form={
-                field.name: value
-                for field in dataclasses.fields(form)
-                if (value := moves.value(token, getattr(form, field.name))) is not None
-            },
-        )
+    task = UserTask(
+        id=moves.environment.new_id(),
+        instance=token.instance,
+        owner=token.id,
+        element=node.id,
+        activity=token.activity,
+        name=moves.value(token, node.name),
+        form={
+            field.name: value
+            for field in dataclasses.fields(form)
+            if (value := moves.value(token, getattr(form, field.name))) is not None
+        },
     )
+    moves.rows.add_task(task)
     moves.wait(token)
     moves.notify(When.CREATE, token, node)
+    if task.form.get("assignee"):
+        moves.notify(When.ASSIGNMENT, token, node)
 
 
 def receive(moves: Moves, token: Token, node: Node) -> None:

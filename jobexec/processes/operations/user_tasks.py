@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
 from jobexec.operations.audit import audited, note
-from jobexec.operations.sql.locks import atomic, lock_rows
+from jobexec.operations.sql.locks import lock_rows
 
-from ..engine.inputs import Completed, ErrorThrown, Input
+from ..definition import When
+from ..engine.inputs import Assigned, Completed, ErrorThrown, Input
 from ..engine.tokens import Tokens
 from ..exceptions import TaskOver
 from ..handlers.results import check_variables
 from ..handlers.stepping import proceed
 from ..models import UserTask
+from ..store import definitions
 from ..store.suspensions import refuse_step
-from .named import tenant_of, which
+from .named import which
 
 Task = UserTask | UUID
 #: The type of a task in the audit log.
@@ -30,27 +32,48 @@ def claim(task: Task, user: Any, *, override: bool = False, using: str | None = 
     """Assign a task to a user; with ``override``, even if another user has it. Raises TaskOver if it is not free."""
     database, id = which(task, UserTask, using)
     name = _name(user)
-    with transaction.atomic(using=database):
-        row = lock_rows(UserTask.objects.using(database).filter(pk=id)).first()
-        if row is not None and (override or row.assignee in ("", name)):
-            refuse_step(database, row.instance_id)
-            row.assignee = name
-            row.save(using=database, update_fields=["assignee"])
-            note(database, TASK, id, new={"assignee": name}, tenant=row.tenant_id)
-            return row
-    raise TaskOver(f"The task {id} is done, or another user has it.")
+    found = _assign(database, id, name, lambda row: override or row.assignee in ("", name))
+    if found is None:
+        raise TaskOver(f"The task {id} is done, or another user has it.")
+    return found
 
 
 @audited
 def release(task: Task, *, using: str | None = None) -> None:
     """Remove the assignee of a task. Its candidates can claim it again."""
     database, id = which(task, UserTask, using)
-    with atomic(database):
-        done = UserTask.objects.using(database).filter(pk=id).update(assignee="")
-        if done:
-            note(database, TASK, id, new={"assignee": ""}, tenant=tenant_of(UserTask, database, id))
-    if not done:
+    if _assign(database, id, "", lambda row: True) is None:
         raise TaskOver(f"The task {id} is done.")
+
+
+def _assign(using: str, id: UUID, name: str, may: Callable[[UserTask], bool]) -> UserTask | None:
+    """Change the assignee, if the task is open and ``may`` says so; returns its row.
+
+    If the model has listeners to that, they are called in a step of the hierarchy, whose lock comes before any other.
+    """
+    known = UserTask.objects.using(using).filter(pk=id).first()
+    if known is None:
+        return None
+    assigned: list[UserTask] = []
+
+    def change(tokens: Tokens | None = None) -> Input | None:
+        row = lock_rows(UserTask.objects.using(using).filter(pk=id)).first()
+        if row is None or not may(row):
+            return None
+        refuse_step(using, row.instance_id)
+        before, row.assignee = row.assignee, name
+        row.save(using=using, update_fields=["assignee"])
+        note(using, TASK, id, new={"assignee": name}, tenant=row.tenant_id)
+        assigned.append(row)
+        return None if before == name else Assigned(row.owner_id, row.activity_id)  # type: ignore[arg-type]
+
+    node = definitions.process(using, known.definition_id).find(known.element_id)
+    with transaction.atomic(using=using):
+        if node is not None and any(listener.when is When.ASSIGNMENT for listener in node.listeners):
+            proceed(using, known.root_id, change, savepoint=False)
+        else:
+            change()
+    return assigned[0] if assigned else None
 
 
 @audited

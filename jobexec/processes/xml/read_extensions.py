@@ -213,15 +213,18 @@ def headers(element: Element) -> dict[str, str]:
 
 
 def listeners(element: Element, reading: Reading) -> tuple[Listener, ...]:
+    taken = When.TAKE if element.name == "sequenceFlow" else ""
     return (
-        *_listeners(element.extensions("executionListener"), reading, _EXECUTION_EVENTS),
+        *_listeners(element.extensions("executionListener"), reading, _EXECUTION_EVENTS, taken),
         *_listeners(element.extensions("taskListener"), reading, _TASK_EVENTS),
     )
 
 
-def _listeners(found: list[Element], reading: Reading, events: dict[str, When]) -> Iterator[Listener]:
+def _listeners(
+    found: list[Element], reading: Reading, events: dict[str, When], default: str = ""
+) -> Iterator[Listener]:
     for element in found:
-        name = element.get("event") or ""
+        name = element.get("event") or default
         for script in element.vendor_children("script"):
             script.problem("A script as a listener is not supported; use a registered listener.")
             script.discard()

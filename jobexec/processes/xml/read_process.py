@@ -90,6 +90,10 @@ def _read_node(element: Element, reading: Reading, content: _Content, scope: str
     event = fields.get("event")
     if kind is Kind.BOUNDARY_EVENT and event is not None and event.trigger is Trigger.COMPENSATION:
         content.compensated[fields["id"]] = fields["attached_to"] or ""
+        if fields["listeners"]:
+            element.problem(
+                "A listener of a compensation event is never called; the activity that compensates has listeners."
+            )
         return
     content.nodes.append(Node(**fields))
     if kind is Kind.SUB_PROCESS:

@@ -389,6 +389,15 @@ CHANGED = {
         ("start -> a -> end\na = user on:start=x", "a", {"listeners": (Listener(When.START),)}),
         "a: A listener needs either a handler or an expression.",
     ),
+    "a listener that a node never calls": (
+        ("start -> a -> end\na = user on:take=x", "a", {}),
+        "a: A listener to 'take' is never called here; expected one of start, end, create, assignment, complete, "
+        "delete.",
+    ),
+    "a task listener of what is no user task": (
+        ("start -> a -> end\na = task on:create=x", "a", {}),
+        "a: A listener to 'create' is never called here; expected one of start, end.",
+    ),
 }
 
 

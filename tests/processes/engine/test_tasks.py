@@ -308,6 +308,48 @@ listeners of a task, in their order
     complete a => completed
     notices => one:start:a two:create:a three:complete:a four:end:a
 
+of an assignment, after that of the creation
+    start -> a -> b -> end
+    a = user kim on:assignment=two on:create=one
+    b = user on:assignment=none
+    ---
+    start => a
+    notices => one:create:a two:assignment:a
+    complete a => b
+    notices => one:create:a two:assignment:a
+
+of an assignment to nobody
+    start -> a -> end
+    a = user $boss on:assignment=none
+    ---
+    start boss="" => a
+    notices =>
+
+of a task that gets another assignee
+    start -> a -> end
+    a = user on:assignment=one
+    ---
+    start => a
+    notices =>
+    assign a => a
+    notices => one:assignment:a
+
+an error of a listener to an assignment is caught as one of the activity
+    start -> a -> end
+    a = user on:assignment=error:E1
+    caught = boundary a error E1
+    caught -> b -> end
+    ---
+    start => a
+    assign a => b
+
+an error of a listener to an assignment that nothing catches
+    start -> a -> end
+    a = user on:assignment=error:E1
+    ---
+    start => a
+    assign a => UncaughtError a
+
 of a gateway and an event
     start -> x? -> end
     x = gateway on:start=in on:end=out

@@ -20,7 +20,7 @@ from jobexec.processes.operations.instances import cancel, set_variables
 from jobexec.processes.operations.modify import modify, restart
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.suspend import activate, suspend
-from jobexec.processes.operations.user_tasks import complete
+from jobexec.processes.operations.user_tasks import claim, complete
 from jobexec.testing import ManualExecutor
 from tests.processes.support.bpmn import definitions, process
 from tests.support.threads import together
@@ -28,8 +28,10 @@ from tests.support.threads import together
 pytestmark = [pytest.mark.transactional, pytest.mark.every_database, pytest.mark.databases("postgresql", "mariadb")]
 pytest.importorskip("lxml")
 
+LISTENER = '<extensionElements><camunda:taskListener event="assignment" expression="${task.id}"/></extensionElements>'
 MODEL = (
-    '<startEvent id="s"/><parallelGateway id="fork"/><userTask id="a"/><task id="b" camunda:asyncBefore="true"/>'
+    f'<startEvent id="s"/><parallelGateway id="fork"/><userTask id="a">{LISTENER}</userTask>'
+    '<task id="b" camunda:asyncBefore="true"/>'
     '<parallelGateway id="join"/><userTask id="c"/>'
     + "".join(
         f'<sequenceFlow id="f{n}" sourceRef="{a}" targetRef="{b}"/>'
@@ -44,6 +46,12 @@ def complete_one(alias, instance):
     task = UserTask.objects.using(alias).filter(instance_id=instance.pk).first()
     if task is not None:
         complete(task, {"n": random.random()}, using=alias)
+
+
+def claim_one(alias, instance):
+    task = UserTask.objects.using(alias).filter(instance_id=instance.pk).first()
+    if task is not None:
+        claim(task, random.choice(["anna", "bert"]), override=True, using=alias)
 
 
 def run_some(alias, instance):
@@ -63,6 +71,7 @@ def restart_one(alias, instance):
 
 ACTS = [
     complete_one,
+    claim_one,
     run_some,
     lambda alias, instance: suspend(instance, using=alias),
     lambda alias, instance: activate(instance, using=alias),

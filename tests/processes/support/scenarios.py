@@ -29,6 +29,7 @@ import pytest
 
 from jobexec.processes.engine.exceptions import StepError
 from jobexec.processes.engine.inputs import (
+    Assigned,
     Cancelled,
     Change,
     Command,
@@ -131,6 +132,10 @@ class Play:
         (element,), variables = arguments_of(text)
         token = self.token(element)
         return self.step(Completed(token.id, token.activity, variables))
+
+    def do_assign(self, text: str) -> str | None:
+        token = self.token(text)
+        return self.step(Assigned(token.id, token.activity))
 
     def do_run(self, text: str) -> str | None:
         """Run the job of an element."""

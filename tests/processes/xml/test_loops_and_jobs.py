@@ -177,6 +177,14 @@ def test_listeners_of_a_flow_and_of_the_process():
     assert found.listeners == (Listener(When.START, "A"),)
 
 
+def test_a_listener_of_a_flow_needs_no_event():
+    found = read_process(
+        '<startEvent id="s"/><sequenceFlow id="f" sourceRef="s" targetRef="e"><extensionElements>'
+        '<camunda:executionListener class="A"/></extensionElements></sequenceFlow><endEvent id="e"/>'
+    )
+    assert found.flow("f").listeners == (Listener(When.TAKE, "A"),)
+
+
 def test_categories_of_flowable():
     extension = "<flowable:jobCategory>slow</flowable:jobCategory>"
     assert activity("task", "flowable", extensions=extension).jobs.category == "slow"

@@ -106,6 +106,23 @@ CASES = {
         EXTENDED.format('<camunda:executionListener event="wake" class="A"/>'),
         "The event of a listener is 'wake'; expected one of start, end, take",
     ),
+    "a listener without an event": (
+        EXTENDED.format('<camunda:executionListener class="A"/>'),
+        "The event of a listener is ''; expected one of start, end, take",
+    ),
+    "a listener to a flow at a task": (
+        EXTENDED.format('<camunda:executionListener event="take" class="A"/>'),
+        "A listener to 'take' is never called here; expected one of start, end.",
+    ),
+    "a task listener of a service task": (
+        EXTENDED.format('<camunda:taskListener event="create" class="A"/>'),
+        "A listener to 'create' is never called here; expected one of start, end.",
+    ),
+    "a task listener to what never happens": (
+        '<userTask id="x"><extensionElements><camunda:taskListener event="update" class="A"/></extensionElements>'
+        "</userTask>",
+        "The event of a listener is 'update'; expected one of create, assignment, complete, delete",
+    ),
     "an error that a worker maps": (
         EXTENDED.format('<camunda:errorEventDefinition id="q"/>'),
         "camunda:errorEventDefinition",
@@ -226,6 +243,16 @@ def test_refused_in_zeebe(name):
 def test_the_top_of_a_file(content, element, reason):
     found = problems(definitions(content + '<process id="p"><startEvent id="s"/></process>'))
     assert found == [] if reason is None else any(id == element and reason in message for id, message in found)
+
+
+def test_a_listener_of_a_compensation_event():
+    listener = '<extensionElements><camunda:executionListener event="start" class="A"/></extensionElements>'
+    content = around('<task id="x"/>') + (
+        f'<boundaryEvent id="b" attachedToRef="x">{listener}<compensateEventDefinition/></boundaryEvent>'
+        '<task id="undo" isForCompensation="true"/><association id="a" sourceRef="b" targetRef="undo"/>'
+    )
+    told = "A listener of a compensation event is never called; the activity that compensates has listeners."
+    assert problems(process(content)) == [("b", told)]
 
 
 def test_all_problems_of_a_file_in_the_order_of_lines():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..flow import Flow
 from ..node import WORKING, Kind, Node
-from ..parts import Binding, Call, Loop, Mode, Trigger, Work
+from ..parts import Binding, Call, Loop, Mode, Trigger, When, Work
 from ..problem import Problem
 from ..process import Process
 
@@ -104,11 +105,25 @@ def thrown_compensation_is_possible(process: Process) -> Iterator[Problem]:
             yield Problem(node.id, f"{node.event.activity!r} is not an activity of this process.", node.line)
 
 
-def listeners_call_something(process: Process) -> Iterator[Problem]:
-    for element in process.elements:
+def listeners_are_called(process: Process) -> Iterator[Problem]:
+    for element in (process, *process.elements):
+        id = process.key if isinstance(element, Process) else element.id
         for listener in element.listeners:
             if (listener.handler is None) == (listener.expression is None):
-                yield Problem(element.id, "A listener needs either a handler or an expression.", element.line)
+                yield Problem(id, "A listener needs either a handler or an expression.", element.line)
+            if listener.when not in _heard(element):
+                expected = ", ".join(_heard(element))
+                message = f"A listener to {listener.when.value!r} is never called here; expected one of {expected}."
+                yield Problem(id, message, element.line)
+
+
+def _heard(element: Process | Node | Flow) -> tuple[When, ...]:
+    """What happens at an element that its listeners are called for."""
+    if isinstance(element, Flow):
+        return (When.TAKE,)
+    if isinstance(element, Node) and element.kind is Kind.USER_TASK:
+        return (When.START, When.END, *(when for when in When if when.is_of_task))
+    return (When.START, When.END)
 
 
 RULES = (
@@ -119,5 +134,5 @@ RULES = (
     event_sub_processes_stand_alone,
     compensation_has_handlers,
     thrown_compensation_is_possible,
-    listeners_call_something,
+    listeners_are_called,
 )

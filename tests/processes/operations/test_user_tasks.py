@@ -1,0 +1,106 @@
+"""User tasks: who hears of an assignment, and who may take a task."""
+
+import pytest
+
+from jobexec.models import AuditLog, OperatorType
+from jobexec.operations.audit import acting
+from jobexec.operations.values.operator import Operator
+from jobexec.processes.engine.exceptions import UncaughtError
+from jobexec.processes.exceptions import Suspended, TaskOver
+from jobexec.processes.handlers.registry import function, listener
+from jobexec.processes.models import UserTask
+from jobexec.processes.operations.deploy import deploy
+from jobexec.processes.operations.start import start
+from jobexec.processes.operations.suspend import suspend
+from jobexec.processes.operations.user_tasks import claim, release
+from tests.processes.support.bpmn import around, process
+
+pytest.importorskip("lxml")
+
+HEARD = []
+
+
+@pytest.fixture(autouse=True)
+def heard():
+    HEARD.clear()
+
+
+@function("tests.user_tasks.hear")
+def hear(event, assignee):
+    HEARD.append((event, assignee))
+
+
+@listener("tests.user_tasks.meet")
+def meet(context):
+    HEARD.append((context.event, context.task.assignee))
+
+
+BY_EXPRESSION = 'event="{}" expression="${{tests.user_tasks.hear(task.eventName, task.assignee)}}"'
+BY_FUNCTION = 'event="{}" delegateExpression="${{tests.user_tasks.meet}}"'
+
+
+def task(alias, attributes="", *listeners):
+    """The task of a new instance."""
+    inside = "".join(f"<camunda:taskListener {each}/>" for each in listeners)
+    element = f'<userTask id="x" {attributes}><extensionElements>{inside}</extensionElements></userTask>'
+    deploy(("p.bpmn", process(around(element))), using=alias)
+    start("p", using=alias)
+    return UserTask.objects.using(alias).get()
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize("how", [BY_EXPRESSION, BY_FUNCTION], ids=["expression", "function"])
+def test_listeners_hear_each_change_of_the_assignee(alias, how):
+    """As in Camunda 7: at the creation, when the assignee changes, and when there is none any more."""
+    found = task(alias, 'camunda:assignee="kim"', how.format("assignment"), how.format("create"))
+    assert HEARD == [("create", "kim"), ("assignment", "kim")]
+    claim(found, "kim", using=alias)  # has it already
+    claim(found, "anna", override=True, using=alias)
+    assert (release(found, using=alias), UserTask.objects.using(alias).get().assignee) == (None, "")
+    release(found, using=alias)  # nobody has it
+    claimed = claim(found, "bert", using=alias)
+    assert HEARD[2:] == [
+        ("assignment", "anna"),
+        ("assignment", None if how == BY_EXPRESSION else ""),
+        ("assignment", "bert"),
+    ]
+    assert claimed.assignee == UserTask.objects.using(alias).get().assignee == "bert"
+
+
+def test_nobody_hears_of_a_claim_that_is_refused(alias):
+    found = task(alias, 'camunda:assignee="kim"', BY_EXPRESSION.format("assignment"))
+    with pytest.raises(TaskOver, match="is done, or another user has it"):
+        claim(found, "anna", using=alias)
+    suspend("p", using=alias)
+    for act in (lambda: claim(found, "anna", override=True, using=alias), lambda: release(found, using=alias)):
+        with pytest.raises(Suspended):
+            act()
+    assert HEARD == [("assignment", "kim")]
+    assert UserTask.objects.using(alias).get().assignee == "kim"
+
+
+@listener("tests.user_tasks.refuse")
+def refuse(context):
+    from jobexec.processes import BpmnError
+
+    if context.task.assignee == "anna":
+        raise BpmnError("NOT_HER")
+
+
+@pytest.mark.transactional
+def test_a_listener_may_refuse_an_assignment(alias):
+    found = task(alias, "", 'event="assignment" delegateExpression="${tests.user_tasks.refuse}"')
+    with pytest.raises(UncaughtError, match="x: Nothing catches the error NOT_HER"):
+        claim(found, "anna", using=alias)
+    assert UserTask.objects.using(alias).get().assignee == ""
+    assert claim(found, "bert", using=alias).assignee == "bert"
+
+
+@pytest.mark.parametrize("listeners", [[], [BY_EXPRESSION.format("assignment")]], ids=["none", "listener"])
+def test_a_change_is_recorded(alias, listeners):
+    found = task(alias, "", *listeners)
+    with acting(Operator(OperatorType.USER, "anna")):
+        claim(found, "anna", using=alias)
+        release(found, using=alias)
+    rows = AuditLog.objects.using(alias).filter(object_type="usertask").order_by("pk")
+    assert [row.new_value for row in rows] == [{"assignee": "anna"}, {"assignee": ""}]
