@@ -218,13 +218,15 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of a user task, and its assignee and candidates. All fields may be expressions.
+    """The form of a user task, its assignee and candidates, and its name. All fields may be expressions.
 
     ``camunda:assignee``, ``candidateUsers``, ``candidateGroups``, ``dueDate``, ``followUpDate``, ``priority`` and
     ``formKey``, or the elements of Zeebe with these names. ``fields`` is ``camunda:formData`` as JSON: a list of
-    ``{"id", "label", "type", "default", "required", ...}``.
+    ``{"id", "label", "type", "default", "required", ...}``. ``name`` is that of the element if it is an expression;
+    else the element alone has it.
     """
 
+    name: Value = None
     assignee: Value = None
     candidate_users: Value = None
     candidate_groups: Value = None

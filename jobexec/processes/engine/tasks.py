@@ -73,18 +73,19 @@ def take_result(moves: Moves, token: Token, node: Node, result: Any) -> None:
 
 def user_task(moves: Moves, token: Token, node: Node) -> None:
     form = node.form or Form()
+    values = {
+        field.name: value
+        for field in dataclasses.fields(form)
+        if (value := moves.value(token, getattr(form, field.name))) is not None
+    }
     task = UserTask(
         id=moves.environment.new_id(),
         instance=token.instance,
         owner=token.id,
         element=node.id,
         activity=token.activity,
-        name=moves.value(token, node.name),
-        form={
-            field.name: value
-            for field in dataclasses.fields(form)
-            if (value := moves.value(token, getattr(form, field.name))) is not None
-        },
+        name=node.name if form.name is None else values.pop("name", None),
+        form=values,
     )
     moves.rows.add_task(task)
     moves.wait(token)

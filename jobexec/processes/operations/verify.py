@@ -116,7 +116,7 @@ def _wrong_form(node: Node) -> str:
     form = {field.name: getattr(node.form, field.name) for field in fields(node.form)} if node.form else {}
     try:
         known = {name: value for name, value in form.items() if isinstance(value, str | int)}
-        form_columns(node.id, node.name if isinstance(node.name, str) else None, known, clock.now())
+        form_columns(node.id, node.name if form.get("name") is None else None, known, clock.now())
     except StepError as error:
         return error.message
     return ""

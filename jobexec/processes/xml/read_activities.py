@@ -71,6 +71,7 @@ def read_form(element: Element, reading: Reading) -> Form | None:
     element.refuse_attributes(_REFUSED_FORMS)
     element.zeebe("userTask")  # tasks of job workers and of the engine are the same here
     form = Form(
+        name=reading.juel(element, element.get("name")) if element.name == "userTask" else None,
         form_key=_form_key(element, reading),
         fields=_form_fields(element, reading),
         **_people(element, reading),

@@ -52,9 +52,13 @@ class Reading:
             return None
         if self.is_zeebe and text.startswith("="):
             return self._checked(element, Expression(text, Language.FEEL))
-        if self.has_juel and _MARK.search(text):
+        return self.juel(element, text) or text
+
+    def juel(self, element: Element, text: str | None) -> Expression | None:
+        """An expression if the text has marks of JUEL; None for any other text."""
+        if text and self.has_juel and _MARK.search(text):
             return self._checked(element, Expression(text, Language.JUEL))
-        return text
+        return None
 
     def expression(self, element: Element, text: str | None, what: str) -> Expression | None:
         """An expression. Plain text is a problem, which names ``what``."""

@@ -5,8 +5,9 @@ import pytest
 from jobexec.models import AuditLog, OperatorType
 from jobexec.operations.audit import acting
 from jobexec.operations.values.operator import Operator
-from jobexec.processes.engine.exceptions import UncaughtError
+from jobexec.processes.engine.exceptions import StepError, UncaughtError
 from jobexec.processes.exceptions import Suspended, TaskOver
+from jobexec.processes.expressions import EvaluationError
 from jobexec.processes.handlers.registry import function, listener
 from jobexec.processes.models import UserTask
 from jobexec.processes.operations.deploy import deploy
@@ -39,12 +40,12 @@ BY_EXPRESSION = 'event="{}" expression="${{tests.user_tasks.hear(task.eventName,
 BY_FUNCTION = 'event="{}" delegateExpression="${{tests.user_tasks.meet}}"'
 
 
-def task(alias, attributes="", *listeners):
+def task(alias, attributes="", *listeners, **variables):
     """The task of a new instance."""
     inside = "".join(f"<camunda:taskListener {each}/>" for each in listeners)
     element = f'<userTask id="x" {attributes}><extensionElements>{inside}</extensionElements></userTask>'
     deploy(("p.bpmn", process(around(element))), using=alias)
-    start("p", using=alias)
+    start("p", variables=variables, using=alias)
     return UserTask.objects.using(alias).get()
 
 
@@ -94,6 +95,26 @@ def test_a_listener_may_refuse_an_assignment(alias):
         claim(found, "anna", using=alias)
     assert UserTask.objects.using(alias).get().assignee == ""
     assert claim(found, "bert", using=alias).assignee == "bert"
+
+
+def test_the_name_of_a_task_may_be_an_expression(alias):
+    named = 'name="Approve ${1 + 1} for ${execution.currentActivityName}" camunda:assignee="${boss}"'
+    found = task(alias, named, BY_EXPRESSION.format("create").replace("task.assignee", "task.name"), boss="kim")
+    assert found.name == "Approve 2 for Approve ${1 + 1} for ${execution.currentActivityName}"
+    assert [("create", found.name)] == HEARD
+    assert found.assignee == "kim"
+
+
+def test_the_name_of_a_task_that_is_null(alias):
+    assert task(alias, "name=\"${execution.getVariable('order')}\"").name == ""
+
+
+def test_the_name_of_a_task_that_cannot_be_evaluated(alias):
+    with pytest.raises(EvaluationError, match="there is no variable 'order'"):
+        task(alias, 'name="Approve ${order}"')
+    assert not UserTask.objects.using(alias).exists()
+    with pytest.raises(StepError, match="x: Its name is a string of at most 255 characters"):
+        task(alias, 'name="Approve the ${order}"', order="x" * 255)
 
 
 @pytest.mark.parametrize("listeners", [[], [BY_EXPRESSION.format("assignment")]], ids=["none", "listener"])

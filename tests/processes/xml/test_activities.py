@@ -105,6 +105,16 @@ def test_user_task(vendor):
     )
 
 
+def test_the_name_of_a_user_task():
+    """Camunda 7 and Flowable evaluate it; in files of Camunda 8 it is text."""
+    node = activity('userTask name="Approve ${order}"')
+    assert (node.name, node.form) == ("Approve ${order}", Form(name=juel("Approve ${order}")))
+    for text, dialect in (("Approve", "camunda"), ("=order", "zeebe"), ("Approve ${order}", "zeebe")):
+        node = activity(f'userTask name="{text}"', dialect)
+        assert (node.name, node.form) == (text, Form())
+    assert activity('task name="Pay ${order}"').name == "Pay ${order}"
+
+
 def test_user_task_of_zeebe():
     extensions = (
         '<zeebe:userTask/><zeebe:assignmentDefinition assignee="=owner" candidateGroups="sales"/>'

@@ -134,6 +134,7 @@ CASES = {
         "The camunda:inputParameter needs a name",
     ),
     # attributes
+    "a name that is no expression": ('<userTask id="x" name="Approve ${"/>', "expected '}', found the end"),
     "an unknown attribute": ('<task id="x" wobble="1"/>', "The attribute wobble of task is not supported"),
     "an unknown attribute of a vendor": ('<task id="x" camunda:wobble="1"/>', "The attribute camunda:wobble of task"),
     "a flag": ('<task id="x" camunda:asyncBefore="maybe"/>', "is 'maybe'; expected true or false"),
