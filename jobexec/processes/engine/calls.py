@@ -6,12 +6,11 @@ from collections.abc import Iterable
 
 from ..definition import Mapping, Node, Process, When
 from .cancel import end_instance
-from .environment import Called
+from .environment import Called, Place
 from .exceptions import BpmnError, NoStart, TooDeep
 from .moves import Do, Moves
 from .rows import Instance, InstanceState, Token
 from .scopes import arm_event_sub_processes
-from .tokens import Place
 
 #: Instances around one that is called, as in Camunda 8.
 MAX_DEPTH = 1_000

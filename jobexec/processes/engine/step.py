@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ..definition import Kind, When
 from . import arrivals, calls, cancel, compensation, errors, joins, modify, tasks, triggers
-from .environment import Environment
+from .environment import Environment, Place
 from .events import starts_by_event
 from .exceptions import BpmnError, NoStart, UncaughtError
 from .inputs import (
@@ -28,7 +28,7 @@ from .inputs import (
 )
 from .moves import Do, Moves
 from .rows import AT_JOBS, RUNNING, Instance, InstanceState, State, Token
-from .tokens import Changes, Place, Tokens
+from .tokens import Changes, Tokens
 
 
 def step(rows: Tokens, event: Input, environment: Environment) -> Changes:

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from ..definition import Flow, Kind, Node, When
 from . import boundary, scopes
+from .environment import Place
 from .events import name_of
 from .moves import Do, Moves
 from .rows import ActivityState, Instance, InstanceState, Signal, State, Subscription, SubscriptionKind, Token
-from .tokens import Place
 
 
 def trigger(moves: Moves, owner: UUID, element: str, activity: UUID | None, variables: Mapping[str, Any]) -> bool:
