@@ -55,6 +55,7 @@ def answer(value):
 START = '<startEvent id="s"/>'
 TASK = START + '<serviceTask id="x" {}/><sequenceFlow id="f" sourceRef="s" targetRef="x"/>'
 MESSAGE = '<message id="m" name="paid"/>'
+SUB = '<subProcess id="sub"><startEvent id="i" {}/></subProcess><sequenceFlow id="f" sourceRef="s" targetRef="sub"/>'
 AT_START = '<startEvent id="{}"><messageEventDefinition messageRef="m"/></startEvent>'
 
 FILES = {
@@ -224,6 +225,39 @@ def test_a_correlation_that_fits_more_than_one_transaction_takes_reaches_none(al
         with pytest.raises(MismatchingMessage, match="fits more than 1 that wait for it, and is delivered to none"):
             correlate("paid", business_key="4711", all=all, using=alias)
     assert EventSubscription.objects.using(alias).filter(instance_id__isnull=False).count() == 2
+
+
+# Forms of start events.
+
+FORM = '<camunda:formData><camunda:formField id="a" type="string" defaultValue="${{{}}}"/></camunda:formData>'
+FORMED = '<startEvent id="s" {}><extensionElements>{}</extensionElements>{}</startEvent>'
+NO_VARIABLES = "s: The form of a start event knows no variables"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (FORMED.format("", FORM.format("amount"), ""), NO_VARIABLES),
+        (FORMED.format("", FORM.format("execution.id"), ""), NO_VARIABLES),
+        (FORMED.format("", FORM.format("execution.getVariable('a')"), ""), NO_VARIABLES),
+        (FORMED.format("", FORM.format("now()"), ""), None),
+        (FORMED.format('camunda:formKey="${key}"', "", ""), NO_VARIABLES),
+        (
+            FORMED.format('camunda:formKey="key"', "", '<messageEventDefinition messageRef="m"/>'),
+            "s: Only the plain start",
+        ),
+        (FORMED.format('camunda:assignee="kim"', "", ""), "s: The attribute camunda:assignee of startEvent is not"),
+        (FORMED.format('camunda:dueDate="P3D"', "", ""), "s: The attribute camunda:dueDate of startEvent is not"),
+        (START + SUB.format('camunda:formKey="key"'), "i: Only the plain start event of a process"),
+        (START + SUB.format('camunda:initiator="who"'), "i: Only a start event of the process itself"),
+    ],
+)
+def test_what_the_start_of_an_instance_cannot_do(alias, content, told):
+    if told is None:
+        assert len(deploy(("p.bpmn", process(content, top=MESSAGE)), using=alias)) == 1
+        return
+    with pytest.raises(InvalidProcess, match=told):
+        deploy(("p.bpmn", process(content, top=MESSAGE)), using=alias)
 
 
 # Texts.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.contrib.admin.utils import quote
 from django.db.models import Count, QuerySet
@@ -25,7 +26,7 @@ from ..definition import Process
 from ..models import ProcessDefinition, ProcessInstance, ProcessResource
 from ..models.instance import RUNNING
 from ..operations import statistics
-from ..operations.start import start_definition
+from ..operations.start import start_definition, start_form
 from ..operations.statistics import Runs
 from ..picture.overlay import HOTTEST, Overlay, Standing, standing
 from ..store import definitions
@@ -34,6 +35,7 @@ from .common import DrawnAdmin, ProcessAction, named, suspended_beside
 from .forms import StartForm
 from .instance_actions import to_started
 from .suspending import ActivateDefinition, SuspendDefinition
+from .task_form import form_of, shown_form
 
 _VERSIONS = 50
 
@@ -51,17 +53,25 @@ class Start(ProcessAction):
         "count",
     )
 
+    def form_for(self, queryset: QuerySet[Any]) -> type[forms.Form] | None:
+        """The form of the start event, if it is one definition."""
+        ids = list(queryset.exclude(version=None).values_list("pk", flat=True)[:2])
+        return form_of(start_form(queryset.db, ids[0]).fields or [], StartForm) if len(ids) == 1 else self.form_class
+
     def perform_for(
         self, request: HttpRequest, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]
     ) -> Outcome:
-        return self.perform(queryset, using, {**data, "user": request.user.get_username(), "request": request})
+        return self.perform(queryset, using, {**data, "request": request})
 
-    def operate(self, key: Any, using: str, data: Mapping[str, Any]) -> None:
-        row = ProcessDefinition.objects.using(using).get(pk=key)
+    def operate(self, key: Any, using: str, data: Mapping[str, Any]) -> str | None:
+        row, user = ProcessDefinition.objects.using(using).get(pk=key), data["request"].user
+        if refusal := _refusal(definitions.process(using, key), user):
+            return refusal
         found = start_definition(
-            using, row, business_key=data["business_key"], variables=data["variables"], user=data["user"]
+            using, row, business_key=data["business_key"], variables=data["variables"], user=user.get_username()
         )
         data["request"].jobexec_started = found.pk
+        return None
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         flows = queryset.filter(version=None).values_list("pk", flat=True)
@@ -72,6 +82,16 @@ class Start(ProcessAction):
 
     def respond(self, modeladmin: Any, request: HttpRequest) -> HttpResponse | None:
         return to_started(modeladmin, request) or super().respond(modeladmin, request)
+
+
+def _refusal(process: Process, user: Any) -> str | None:
+    """Why a user who may start instances may not start one of this process."""
+    if not process.startable:
+        return _("its file says that it is not started by users")
+    users, groups = process.starter_users, process.starter_groups
+    if not (users or groups) or user.is_superuser or user.get_username() in users:
+        return None
+    return None if user.groups.filter(name__in=groups).exists() else _("only its candidate starters may start it")
 
 
 class OriginFilter(YesNoFilter):
@@ -97,11 +117,17 @@ class ProcessDefinitionAdmin(DrawnAdmin):
     deferred = ("model",)
     actions = (Start(), SuspendDefinition(), ActivateDefinition())
     change_form_template = "admin/jobexec_processes/definition_page.html"
-    readonly_fields = ("version_shown", "running", "deployed")
+    readonly_fields = ("version_shown", "running", "deployed", "form_shown")
     fieldsets = (
         (
             None,
-            {"fields": (("key", "version_shown", "version_tag"), ("name", "tenant_id", "id"), ("running", "deployed"))},
+            {
+                "fields": (
+                    ("key", "version_shown", "version_tag"),
+                    ("name", "tenant_id", "id"),
+                    ("running", "deployed", "form_shown"),
+                )
+            },
         ),
     )
 
@@ -159,7 +185,8 @@ class ProcessDefinitionAdmin(DrawnAdmin):
             args=[quote(row.pk)],
             current_app=self.admin_site.name,
         )
-        actions = [action for action in self.permitted_actions(request) if row.version or action.name != "start"]
+        may_start = row.version and _refusal(process, request.user) is None
+        actions = [action for action in self.permitted_actions(request) if may_start or action.name != "start"]
         return {
             "shows_runs": request.GET.get("show") == "runs",
             "elements": self._elements(request, row, process),
@@ -222,6 +249,12 @@ class ProcessDefinitionAdmin(DrawnAdmin):
     def version_shown(self, row: ProcessDefinition) -> str | SafeString:
         shown = str(row.version) if row.version else format_html('<span class="jobexec-quiet">{}</span>', _FLOW)
         return suspended_beside(shown, row)
+
+    @admin.display(description=gettext_lazy("start form"))
+    def form_shown(self, row: ProcessDefinition) -> str | SafeString:
+        """The URL of a project's own view takes the definition's id."""
+        form = start_form(row._state.db or "default", row.pk)
+        return shown_form(form.fields or [], form.form_key or "", row.pk)
 
     @admin.display(description=gettext_lazy("running instances"))
     def running(self, row: ProcessDefinition) -> str | SafeString:

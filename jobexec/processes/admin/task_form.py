@@ -1,17 +1,19 @@
-"""A plain form for a user task, made of the fields of its model."""
+"""A plain form for a user task or the start of an instance, made of the fields of the model."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar, cast
 
 from django import forms
 from django.core.serializers.json import DjangoJSONEncoder
+from django.urls import NoReverseMatch, reverse
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from jobexec.admin.common.display import NONE
+from jobexec.admin.common.display import NONE, link
 
 from .forms import VariablesForm
 
@@ -29,8 +31,14 @@ _TYPES: dict[str, Callable[..., forms.Field]] = {
 }
 
 
-class TaskForm(VariablesForm):
-    """The fields of a task, and other variables as JSON. What is not filled in is not set."""
+class FieldsForm(forms.Form):
+    """The fields of a model beside those of another form, which has other variables as JSON.
+
+    What is not filled in is not set.
+    """
+
+    names_instance: ClassVar[str | None] = None
+    """The field whose value is the business key if no other is given."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -46,15 +54,33 @@ class TaskForm(VariablesForm):
                 given[name.removeprefix(_PREFIX)] = value
         # As JSON has them: a date is a text.
         data["variables"] = json.loads(json.dumps(given, cls=DjangoJSONEncoder))
+        if "business_key" in self.fields and self.names_instance is not None:
+            data["business_key"] = data.get("business_key") or str(given.get(self.names_instance, ""))
         return data
 
 
-def form_of(fields: Sequence[Mapping[str, Any]]) -> type[VariablesForm]:
-    """The form for these fields; without any, one for variables as JSON."""
-    made = {f"{_PREFIX}{each['id']}": _field(each) for each in fields if each.get("id") and _is_shown(each)}
+def form_of(fields: Sequence[Mapping[str, Any]], base: type[VariablesForm] = VariablesForm) -> type[VariablesForm]:
+    """The form for these fields and those of another; without any, that one."""
+    shown = [each for each in fields if each.get("id") and _is_shown(each)]
+    made: dict[str, Any] = {f"{_PREFIX}{each['id']}": _field(each) for each in shown}
     if not made:
-        return VariablesForm
-    return type("Form", (TaskForm,), {**made, "field_order": [*made, "variables"]})
+        return base
+    others = [name for name in base.base_fields if name != "variables"]
+    form: Any = type("Form", (FieldsForm, base), made)
+    form.field_order = [*others, *made, "variables"]  # not with the fields: one may have this name
+    form.names_instance = next((each["id"] for each in shown if each.get("business_key")), None)
+    return cast(type[VariablesForm], form)
+
+
+def shown_form(fields: Sequence[Mapping[str, Any]], form_key: str, id: Any) -> str | SafeString:
+    """The names of the fields, or a link to the project's own view if the form key is the name of its URL."""
+    names = [f"{each.get('label') or each.get('id')} ({each.get('type') or 'string'})" for each in fields]
+    if not form_key:
+        return ", ".join(names) or NONE
+    try:
+        return link(reverse(form_key, args=[id]), form_key)
+    except NoReverseMatch:
+        return form_key
 
 
 def _is_shown(each: Mapping[str, Any]) -> bool:

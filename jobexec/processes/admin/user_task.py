@@ -10,7 +10,6 @@ from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy, ngettext_lazy
 
@@ -24,7 +23,7 @@ from ..operations.user_tasks import claim, complete, release
 from ..store.columns import key_of
 from .common import ProcessAction, ProcessTableAdmin
 from .forms import VariablesForm
-from .task_form import form_of
+from .task_form import form_of, shown_form
 
 
 class Claim(ProcessAction):
@@ -148,14 +147,8 @@ class UserTaskAdmin(ProcessTableAdmin):
 
     @admin.display(description=gettext_lazy("form"))
     def task_form(self, row: UserTask) -> str | SafeString:
-        """A link to the project's own view if the form key is the name of its URL, which takes the task's id."""
-        fields = [f"{each.get('label') or each.get('id')} ({each.get('type') or 'string'})" for each in row.fields]
-        if not row.form_key:
-            return ", ".join(fields) or display.NONE
-        try:
-            return display.link(reverse(row.form_key, args=[row.pk]), row.form_key)
-        except NoReverseMatch:
-            return row.form_key
+        """The URL of a project's own view takes the task's id."""
+        return shown_form(row.fields, row.form_key, row.pk)
 
     @admin.display(description=gettext_lazy("follow-up date"))
     def follow_up(self, row: UserTask) -> str | SafeString:

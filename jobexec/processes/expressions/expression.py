@@ -12,7 +12,7 @@ from .errors import EvaluationError
 from .evaluate import EMPTY, EvaluationContext, Rules, evaluate
 from .feel_functions import FEEL_FUNCTIONS
 from .functions import JUEL_FUNCTIONS
-from .tree import Call, Node, ObjectProperty, walk
+from .tree import Call, Name, Node, ObjectProperty, walk
 from .values import Value, kind
 
 
@@ -37,6 +37,7 @@ class ParsedExpression:
     """``functions`` are the names of those that the project must have registered.
 
     ``properties`` are those of ``execution`` and ``task`` that it reads, and what it calls of them: "task.assignee".
+    ``needs_instance``: it reads such a property, or a variable.
     """
 
     source: str
@@ -44,6 +45,7 @@ class ParsedExpression:
     tree: Node
     functions: frozenset[str]
     properties: frozenset[str]
+    needs_instance: bool
 
     def evaluate(self, variables: Mapping[str, Value], context: EvaluationContext = EMPTY) -> Value:
         """The value with these variables. A mapping is asked for single names, by ``variables[name]``.
@@ -81,4 +83,5 @@ def parse(source: str, language: str) -> ParsedExpression:
     calls = {node.function for node in nodes if isinstance(node, Call)}
     read = {f"{node.object}.{node.name}" for node in nodes if isinstance(node, ObjectProperty)}
     read |= {name for name in calls if name.partition(".")[0] in juel.OBJECTS}
-    return ParsedExpression(source, language, tree, frozenset(calls - known.functions), frozenset(read))
+    needs_instance = bool(read) or any(isinstance(node, Name) for node in nodes)
+    return ParsedExpression(source, language, tree, frozenset(calls - known.functions), frozenset(read), needs_instance)

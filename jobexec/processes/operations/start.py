@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from django.db import router
 
+from jobexec import clock
+
+from ..definition import Expression, Form, Value
 from ..engine.inputs import Command
+from ..expressions import EvaluationContext, parse
+from ..handlers.registry import functions
 from ..handlers.starting import start_instance
 from ..models import ProcessDefinition, ProcessInstance
 from ..store import definitions
@@ -35,6 +41,24 @@ def start(
     return start_definition(
         database, found, business_key=business_key, variables=variables, tenant_id=tenant_id, user=user
     )
+
+
+def start_form(using: str, definition: str) -> Form:
+    """The form of the plain start event. Its expressions know no variables: there is no instance yet."""
+    node = definitions.process(using, definition).start_event(None)
+    form = node.form if node is not None else None
+    if form is None:
+        return Form()
+    context = EvaluationContext(functions=functions(), now=lambda: clock.now(using))
+    return replace(form, fields=_evaluated(form.fields, context))
+
+
+def _evaluated(value: Value, context: EvaluationContext) -> Any:
+    if isinstance(value, Expression):
+        return parse(value.text, value.language.value).evaluate({}, context)
+    if isinstance(value, dict):
+        return {name: _evaluated(item, context) for name, item in value.items()}
+    return [_evaluated(item, context) for item in value] if isinstance(value, list) else value
 
 
 def start_definition(

@@ -111,6 +111,10 @@ def _wrong_time(node: Node) -> str:
 
 
 def _wrong_form(node: Node) -> str:
+    if node.kind is Kind.START_EVENT and node.form is not None:
+        values = expressions_in([node.form.form_key, node.form.fields])
+        told = "The form of a start event knows no variables, because there is no instance yet"
+        return next((f"{told} (in {each.text})." for each in values if _needs_instance(each)), "")
     if node.kind is not Kind.USER_TASK:
         return ""
     form = {field.name: getattr(node.form, field.name) for field in fields(node.form)} if node.form else {}
@@ -120,6 +124,13 @@ def _wrong_form(node: Node) -> str:
     except StepError as error:
         return error.message
     return ""
+
+
+def _needs_instance(expression: Expression) -> bool:
+    try:
+        return parse(expression.text, expression.language.value).needs_instance
+    except InvalidExpression:  # a problem already
+        return False
 
 
 def _wrong_plan(plan: Value) -> str:

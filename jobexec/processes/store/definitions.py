@@ -7,6 +7,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
+from django.db.models import Q
 from django.utils.translation import gettext_noop
 
 from ..definition import Binding, Kind, Process, from_json
@@ -18,6 +19,9 @@ from ..models import ProcessDefinition
 FLOW = "flow"
 #: The variable of a flow with the arguments of its steps that are known when it starts.
 CALLS = "calls"
+#: Rows whose files say that users do not start them (``isStartableInTasklist``), by the JSON of :func:`to_json`. A text
+#: in a file that reads the same has escaped quotes there.
+NOT_STARTABLE = Q(model__contains='"startable": false')
 #: Definitions that a process keeps.
 _KEPT = 1_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from jobexec.processes.definition import Binding, Call, Form, Mapping, Value
@@ -69,15 +70,16 @@ def _receive(element: Element, reading: Reading) -> dict[str, Any]:
 def read_form(element: Element, reading: Reading) -> Form | None:
     """The form of a user task or a start event, and the people of a task; None if there is nothing of it."""
     element.refuse_attributes(_REFUSED_FORMS)
+    form = Form(form_key=_form_key(element, reading), fields=_form_fields(element, reading))
+    if element.name == "startEvent":
+        return form if form != Form() else None
     element.zeebe("userTask")  # tasks of job workers and of the engine are the same here
-    form = Form(
-        name=reading.juel(element, element.get("name")) if element.name == "userTask" else None,
-        form_key=_form_key(element, reading),
-        fields=_form_fields(element, reading),
+    return replace(
+        form,
+        name=reading.juel(element, element.get("name")),
         **_people(element, reading),
         **_schedule(element, reading),
     )
-    return form if element.name == "userTask" or form != Form() else None
 
 
 def _people(element: Element, reading: Reading) -> dict[str, Value]:
@@ -146,8 +148,9 @@ def _form_key(element: Element, reading: Reading) -> Value:
 def _form_fields(element: Element, reading: Reading) -> Value:
     data = element.extension("formData")
     if data is not None:
-        data.get("businessKey")
-        return [_form_field(each, reading) for each in data.vendor_children("formField")]
+        key = data.get("businessKey") if element.name == "startEvent" else None
+        found = [_form_field(each, reading) for each in data.vendor_children("formField")]
+        return [{**each, "business_key": True} if key and each.get("id") == key else each for each in found]
     return [_form_property(each, reading) for each in element.extensions("formProperty")] or None
 
 

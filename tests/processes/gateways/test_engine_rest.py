@@ -58,6 +58,21 @@ def test_from_the_deployment_to_the_end(alias, rest):
 
 
 @SQLITE
+def test_what_users_start(rest):
+    """Whatever else its file says."""
+    told = b'<documentation>"startable": false</documentation><startEvent'
+    plain = chain(PAY).replace(b"<startEvent", told)
+    hidden = chain(PAY, key="part").replace(b"isExecutable", b'camunda:isStartableInTasklist="false" isExecutable')
+    _, made = deploy(("order.bpmn", plain), ("part.bpmn", hidden))
+    shown = {each["key"]: each["startableInTasklist"] for each in made["deployedProcessDefinitions"].values()}
+    assert shown == {"order": True, "part": False}
+    shown = {each["key"]: each["startableInTasklist"] for each in rest.get("/process-definition")[1]}
+    assert shown == {"order": True, "part": False}
+    for flag, key in (("startableInTasklist", "order"), ("notStartableInTasklist", "part")):
+        assert [each["key"] for each in rest.get("/process-definition", **{flag: "true"})[1]] == [key]
+
+
+@SQLITE
 class TestDeployment:
     @pytest.mark.parametrize(
         ("files", "status", "words"),

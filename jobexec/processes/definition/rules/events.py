@@ -75,6 +75,14 @@ def _missing(node: Node, event: Event) -> str | None:
     return None
 
 
+def instances_start_at_their_own_start_events(process: Process) -> Iterator[Problem]:
+    for node in process.nodes:
+        if node.kind is Kind.START_EVENT and node.form is not None and (node.event or node.parent):
+            yield Problem(node.id, "Only the plain start event of a process has a form.", node.line)
+        if node.kind is Kind.START_EVENT and node.initiator and node.parent:
+            yield Problem(node.id, "Only a start event of the process itself has an initiator.", node.line)
+
+
 def codes_are_plain_where_caught(process: Process) -> Iterator[Problem]:
     for node in process.nodes:
         catches = node.kind in (Kind.BOUNDARY_EVENT, Kind.START_EVENT)
@@ -180,6 +188,7 @@ RULES = (
     events_are_complete,
     codes_are_plain_where_caught,
     scopes_have_starts,
+    instances_start_at_their_own_start_events,
     start_messages_differ,
     boundary_events_are_attached,
     errors_interrupt,

@@ -15,6 +15,7 @@ from jobexec.gateways.rest.camunda7.variables import to_typed
 from jobexec.gateways.rest.common import caller_of, database, json_answer
 
 from ...models import ProcessDefinition, ProcessDeployment
+from ...store.definitions import NOT_STARTABLE
 from ...store.suspensions import suspended_definition_rows
 from .. import found, verbs
 from . import shown
@@ -41,6 +42,8 @@ _QUERY = Query(
     | {
         "suspended": lambda: suspended_definition_rows(database()),
         "active": lambda: ~suspended_definition_rows(database()),
+        "startableInTasklist": ~NOT_STARTABLE,
+        "notStartableInTasklist": NOT_STARTABLE,
     },
     sorts={
         "id": "pk",
@@ -73,7 +76,7 @@ def create_deployment(request: HttpRequest) -> HttpResponse:
         raise invalid("The files: expected an executable process, got none.")
     row = next((each for each in made if each.is_new), made[0]).definition
     of = ProcessDeployment.objects.using(database()).get(pk=str(row.deployment_id))
-    return json_answer(shown.deployment(of, made))
+    return json_answer(shown.deployment(database(), of, made))
 
 
 def _rows(request: HttpRequest) -> QuerySet[ProcessDefinition]:

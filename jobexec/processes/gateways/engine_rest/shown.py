@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jobexec.gateways.rest.camunda7.times import shown as moment
@@ -11,6 +11,7 @@ from jobexec.models import Incident
 from ...models import InstanceState, ProcessDefinition, ProcessDeployment, ProcessInstance, ProcessResource, UserTask
 from ...models.instance import RUNNING
 from ...operations.deploy import Deployed
+from ...store.definitions import NOT_STARTABLE
 from ...store.suspensions import suspended, suspended_definitions
 
 #: Camunda's states of instances that have ended.
@@ -23,8 +24,10 @@ _HISTORIC = {
 }
 
 
-def deployment(row: ProcessDeployment, made: Sequence[Deployed]) -> dict[str, Any]:
-    new = {each.definition.pk: definition(each.definition, each.file) for each in made if each.is_new}
+def deployment(using: str, row: ProcessDeployment, made: Sequence[Deployed]) -> dict[str, Any]:
+    new = {each.definition.pk: each for each in made if each.is_new}
+    hidden = _not_startable(using, new)
+    told = {id: _definition(each.definition, each.file, id not in hidden) for id, each in new.items()}
     return {
         "links": [],
         "id": str(row.pk),
@@ -32,7 +35,7 @@ def deployment(row: ProcessDeployment, made: Sequence[Deployed]) -> dict[str, An
         "source": row.source or None,
         "deploymentTime": moment(row.deploy_time),
         "tenantId": row.tenant_id or None,
-        "deployedProcessDefinitions": new or None,
+        "deployedProcessDefinitions": told or None,
         "deployedCaseDefinitions": None,
         "deployedDecisionDefinitions": None,
         "deployedDecisionRequirementsDefinitions": None,
@@ -42,11 +45,18 @@ def deployment(row: ProcessDeployment, made: Sequence[Deployed]) -> dict[str, An
 def definitions(using: str, rows: Sequence[ProcessDefinition]) -> list[dict[str, Any]]:
     files = ProcessResource.objects.using(using).filter(pk__in={row.resource_id for row in rows if row.resource_id})
     names = dict(files.values_list("pk", "name"))
-    held = suspended_definitions(using, rows)
-    return [definition(row, names.get(row.resource_id, "") if row.resource_id else "", row.pk in held) for row in rows]
+    held, hidden = suspended_definitions(using, rows), _not_startable(using, [row.pk for row in rows])
+    return [
+        _definition(row, names.get(row.resource_id or "", ""), row.pk not in hidden, row.pk in held) for row in rows
+    ]
 
 
-def definition(row: ProcessDefinition, file: str, is_suspended: bool = False) -> dict[str, Any]:
+def _not_startable(using: str, ids: Iterable[str]) -> set[str]:
+    rows = ProcessDefinition.objects.using(using).filter(NOT_STARTABLE, pk__in=list(ids))
+    return set(rows.values_list("pk", flat=True))
+
+
+def _definition(row: ProcessDefinition, file: str, is_startable: bool, is_suspended: bool = False) -> dict[str, Any]:
     return {
         "id": row.pk,
         "key": row.key,
@@ -61,7 +71,7 @@ def definition(row: ProcessDefinition, file: str, is_suspended: bool = False) ->
         "tenantId": row.tenant_id or None,
         "versionTag": row.version_tag or None,
         "historyTimeToLive": None,
-        "startableInTasklist": True,
+        "startableInTasklist": is_startable,
     }
 
 
