@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from django.db.models import Model, Q, QuerySet
+from django.http import HttpRequest
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -14,6 +16,8 @@ from jobexec.models import EXTERNAL_TABLES, JOB_TABLES, DeadLetterJob, FailureGr
 from jobexec.operations.query.values import as_key
 from jobexec.operations.sql import argument_index
 from jobexec.redaction import arguments_of, has_argument, with_short_arguments
+
+from .base import TableAdmin
 
 HELP = _(
     "The id, key, process instance or correlation id of a job, the beginning of its handler's full or short name "
@@ -57,12 +61,29 @@ def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySe
     found = queryset.filter(exact if id is None else exact | Q(**{id_column: id}))
     if found.order_by().exists():
         return found
-    of_handlers = Q(handler_type__startswith=term)
     names = handlers_named(term, queryset.db)
+    of_handlers = by_handler(term, names)
     if names:
-        return queryset.filter(of_handlers | Q(handler_type__in=names))
+        return queryset.filter(of_handlers)
     others = _by_correlation(queryset, term) | _by_exception(queryset, term) | _by_argument(queryset, term)
     return queryset.filter(of_handlers | others)
+
+
+def by_handler(term: str, names: Collection[str]) -> Q:
+    """The condition on rows of handlers whose full name begins with the term, and of those with these names."""
+    return Q(handler_type__startswith=term) | Q(handler_type__in=names)
+
+
+class HandlerSearch(TableAdmin):
+    """A list that also finds rows by the short names of their handlers."""
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        found, several = super().get_search_results(request, queryset, search_term)
+        term = search_term.strip()
+        of_handlers = by_handler(term, handlers_named(term, queryset.db)) if term else None
+        return (found if of_handlers is None else found | queryset.filter(of_handlers)), several
 
 
 def handlers_named(term: str, using: str) -> list[str]:

@@ -16,8 +16,9 @@ from django.utils.translation import gettext_lazy, pgettext
 from jobexec.models import JobDefinition, Suspension, SuspensionScope
 
 from ..common import display
-from ..common.base import TableAdmin, in_the_name_of_its_user
+from ..common.base import in_the_name_of_its_user
 from ..common.permissions import OperationPermissions
+from ..common.search import HandlerSearch
 from ..pages.incident_groups import incident_groups_view
 from ..pages.instance import instance_view
 from ..pages.subject import subject_view
@@ -25,7 +26,7 @@ from .actions import ActivateDefinition, ClearPriority, OverridePriority, RetryD
 
 
 @admin.register(JobDefinition)
-class JobDefinitionAdmin(OperationPermissions, TableAdmin):
+class JobDefinitionAdmin(OperationPermissions, HandlerSearch):
     """Handlers with their options, by name."""
 
     list_display = (
@@ -40,7 +41,7 @@ class JobDefinitionAdmin(OperationPermissions, TableAdmin):
     )
     list_filter = ("exclusive", "atomic")
     search_fields = ("id__startswith", "process_definition_key__exact")
-    search_help_text = gettext_lazy("The beginning of the name, or a process definition.")
+    search_help_text = gettext_lazy("The beginning of the full or short name (charge_card), or a process definition.")
     ordering = ("id",)
     readonly_fields = ("standing",)
     actions = (SuspendDefinition(), ActivateDefinition(), OverridePriority(), ClearPriority(), RetryDeadLetters())

@@ -29,6 +29,7 @@ from ..common.base import FROM_PAGE, TableAdmin
 from ..common.forms import AssignForm, RetriesForm, SnoozeForm
 from ..common.paging import CappedCount
 from ..common.permissions import OperationPermissions
+from ..common.search import HandlerSearch
 
 USERS_OFFERED = 200
 
@@ -198,14 +199,17 @@ def _quiet_line(text: Any) -> SafeString:
 
 
 @admin.register(FailureGroup)
-class FailureGroupAdmin(OperationPermissions, TableAdmin):
+class FailureGroupAdmin(OperationPermissions, HandlerSearch):
     """Groups, the latest failures first, with links to their dead letters."""
 
     list_display = ("handler", "exception_name", "text", "standing", "count", "last", "first", "dead_letters")
     list_display_links = ("handler",)
     list_filter = (AttentionFilter,)
-    search_fields = ("fingerprint__exact", "handler_type__startswith", "exception__startswith")
-    search_help_text = gettext_lazy("A fingerprint, or the beginning of the name of a handler or an exception.")
+    search_fields = ("fingerprint__exact", "exception__startswith")
+    search_help_text = gettext_lazy(
+        "A fingerprint, or the beginning of a handler's full or short name (charge_card) or of the name of an "
+        "exception."
+    )
     sortable_by = ("last",)
     ordering = ("-last_time", "fingerprint")
     actions = (RequeueGroup(), Assign(), Acknowledge(), Snooze(), Reopen())

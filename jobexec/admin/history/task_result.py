@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -22,7 +22,7 @@ from jobexec.operations import find_states
 from jobexec.operations.manage.purge import delete_task_results
 from jobexec.redaction import redact, redact_results
 
-from ..common import display, filters, text_filters
+from ..common import display, filters, search, text_filters
 from ..common.actions import DeletingAction, Outcome
 from ..common.job_columns import CallColumn
 from ..common.tenancy import COLUMN
@@ -70,7 +70,7 @@ class TaskResultAdmin(CallColumn):
     tenant_column = COLUMN
     deferred = ("handler_configuration",)
     search_fields = ("id",)
-    search_help_text = gettext_lazy("An id, or the beginning of a task's name.")
+    search_help_text = gettext_lazy("An id, or the beginning of a task's full or short name (charge_card).")
     sortable_by = ()
     ordering = ("-id",)  # ids are ordered by time
     actions = (DeleteResults(),)
@@ -112,8 +112,10 @@ class TaskResultAdmin(CallColumn):
     ) -> tuple[QuerySet[Any], bool]:
         term = search_term.strip()
         id = as_id(term)
-        found = queryset.filter(pk=id) if id is not None else queryset.filter(handler_type__startswith=term)
-        return found if term else queryset, False
+        if not term:
+            return queryset, False
+        of_handlers = search.by_handler(term, search.handlers_named(term, queryset.db))
+        return queryset.filter(of_handlers if id is None else Q(pk=id)), False
 
     def complete(self, rows: Sequence[TaskResult]) -> None:
         """Look up the jobs of results that may have one, and hide sensitive values in return values."""

@@ -21,8 +21,8 @@ from jobexec.operations.schedules.manage import save_schedule, schedule_problem
 from jobexec.operations.schedules.words import in_words
 
 from ..common import display
-from ..common.base import TableAdmin
 from ..common.permissions import OperationPermissions
+from ..common.search import HandlerSearch
 from ..common.tenancy import COLUMN, tenants_of
 from .actions import DeleteSchedules, Disable, Enable, FireNow
 from .columns import SHOWN, ScheduleColumns, described
@@ -50,7 +50,7 @@ class OriginFilter(admin.SimpleListFilter):
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
+class ScheduleAdmin(ScheduleColumns, OperationPermissions, HandlerSearch):
     """Schedules by name. Unlike other rows, users add and edit them here; the operations save them."""
 
     form = ScheduleForm
@@ -58,8 +58,10 @@ class ScheduleAdmin(ScheduleColumns, OperationPermissions, TableAdmin):
     list_display_links = ("name",)
     list_filter = ("enabled", OriginFilter, "misfire")
     deferred = ("handler_configuration", "options")
-    search_fields = ("name__startswith", "handler_type__startswith")
-    search_help_text = gettext_lazy("The beginning of the schedule's or the handler's name.")
+    search_fields = ("name__startswith",)
+    search_help_text = gettext_lazy(
+        "The beginning of the schedule's name, or of its handler's full or short name (charge_card)."
+    )
     sortable_by = ("name", "next", "last", "fired")
     ordering = ("name",)
     audit_name = "name"

@@ -10,7 +10,7 @@ from django.db import connections
 from jobexec import clock, job
 from jobexec.admin.common import search as searching
 from jobexec.handlers.registry import isolated
-from jobexec.models import DeadLetterJob, FailureGroup, Incident, Job, JobDefinition, JobLog
+from jobexec.models import DeadLetterJob, FailureGroup, Incident, Job, JobDefinition, JobLog, Schedule, TaskResult
 from jobexec.operations.sql.argument_index import has_index, with_argument
 
 from .. import data
@@ -39,6 +39,48 @@ def test_the_short_name_of_a_handler_with_a_definition(admin):
     data.make(Job, handler_type="shop.jobs.repack")
     assert found(admin, Job, "pack") == {row.pk}
     assert [int(tab["count"]) for tab in admin.get(list_url(Job), {"q": "pack"}).context["tabs"]] == [1, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("make", "others"),
+    [
+        (data.failure_group, {"fingerprint": "f" * 32}),
+        (lambda **columns: data.schedule(name=f"of.{columns['handler_type']}", **columns), {}),
+        (data.task_result, {}),
+        (lambda **columns: JobDefinition.objects.create(pk=columns["handler_type"], category="a", **columns), {}),
+    ],
+    ids=["groups of failures", "schedules", "task results", "definitions"],
+)
+def test_tables_of_handlers_are_searched_by_the_short_name_like_jobs(admin, make, others):
+    with isolated():
+
+        @job(name="shop.jobs.pack")
+        def pack():
+            pass
+
+        row = make(handler_type="shop.jobs.pack")
+        other = make(handler_type="shop.jobs.repack", **others)
+        table = type(row)
+        assert found(admin, table, "pack") == found(admin, table, " pac ") == {row.pk}
+        assert found(admin, table, "shop.jobs.") == {row.pk, other.pk}
+        assert found(admin, table, "jobs.pack") == set()
+        assert found(admin, table, "") == {row.pk, other.pk}
+
+
+def test_other_terms_find_what_they_found_before(admin):
+    now = clock.now()
+    times = {"first_time": now, "last_time": now}
+    for fingerprint, handler in (("a" * 32, "shop.pay"), ("b" * 32, "shop.ship")):
+        exception = {"exception": f"GatewayTimeout{fingerprint[0]}"}
+        FailureGroup.objects.create(fingerprint=fingerprint, handler_type=handler, **exception, **times)
+    assert found(admin, FailureGroup, "a" * 32) == found(admin, FailureGroup, "GatewayTimeouta") == {"a" * 32}
+    assert found(admin, FailureGroup, "GatewayTimeout b") == set(), "each word"
+    row = data.task_result()
+    assert found(admin, TaskResult, str(row.pk)) == {row.pk}
+    definition = JobDefinition.objects.create(pk="d", handler_type="d", category="a", process_definition_key="orders")
+    assert found(admin, JobDefinition, "orders") == {definition.pk}
+    schedule = data.schedule()
+    assert found(admin, Schedule, "shop.rem") == {schedule.pk}
 
 
 @pytest.mark.parametrize("correlation", ["basket-7", "7b1c1f0e-9a1e-4f7e-8d5c-0a1b2c3d4e5f"])
