@@ -10,6 +10,9 @@ from django.utils.translation import gettext_lazy as _
 
 from .fields import NameField
 
+#: Of a message that stands for the name of an exception, as of an external worker.
+_LONGEST_TITLE = 60
+
 
 class FailureGroup(models.Model):
     """All failures of one fingerprint: the same handler, kind of exception and place in the code.
@@ -47,7 +50,10 @@ class FailureGroup(models.Model):
         indexes: ClassVar = [models.Index(fields=["last_time"], name="jobexec_failuregroup_last")]
 
     def __str__(self) -> str:
-        return f"{self.handler_type}: {self.exception}"
+        """The title of a group wherever it is named: ``charge_card: GatewayTimeout``, without modules, as in a call."""
+        handler, exception = (name.rpartition(".")[2] or name for name in (self.handler_type, self.exception))
+        what = exception or self.message.strip().partition("\n")[0][:_LONGEST_TITLE]
+        return f"{handler}: {what}" if what else handler
 
     def snoozed(self, now: datetime) -> bool:
         """Whether it is snoozed: neither its date nor its number of failures has been reached."""

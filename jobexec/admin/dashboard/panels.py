@@ -58,18 +58,9 @@ def _causes(seen: Overview, visible: VisibleTables) -> list[dict[str, Any]]:
     """One line for each of the groups with the most open incidents, however many these are."""
     if not visible.may(DeadLetterJob):
         return []
-    text = _("%(handler)s: %(exception)s (dead letters: %(count)s, in the last hour: %(lately)s)")
+    text = _("%(group)s (dead letters: %(count)s, in the last hour: %(lately)s)")
     return [
-        {
-            "text": text
-            % {
-                "count": each.dead_letters,
-                "lately": each.lately,
-                "handler": each.group.handler_type.rpartition(".")[2],
-                "exception": each.group.exception or each.group.message[:60],
-            },
-            "url": url,
-        }
+        {"text": text % {"group": each.group, "count": each.dead_letters, "lately": each.lately}, "url": url}
         for each in seen.troubling_groups or []
         if (url := visible.page(FailureGroup, each.group.pk))
     ]
@@ -104,8 +95,8 @@ def failures(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
         return None
     rows = [
         {
+            "title": str(found.group),
             "handler": display.handler(found.group.handler_type),
-            "exception": found.group.exception,
             "message": display.shortened(found.group.message, 100),
             "url": visible.page(FailureGroup, found.group.pk),
             "badge": standing_badge(found.group, seen.now) if found.group.quiet(seen.now) else "",

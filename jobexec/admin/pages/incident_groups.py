@@ -51,7 +51,7 @@ def _row(page: Page, each: failure_groups.SimilarIncidents, now: datetime) -> di
         "since": display.relative(each.since, now),
         "latest": display.relative(latest.timestamp, now),
         "group_url": page.visible.page(FailureGroup, group.pk) if group is not None else "",
-        "group": group and (group.exception.rpartition(".")[2] or group.handler_type),
+        "group": group and str(group),
         "badge": standing_badge(group, now) if group is not None else "",
         "assigned_to": group.assigned_to if group is not None else "",
     }

@@ -140,7 +140,7 @@ class _Subject(Page):
         now = clock.now(self.using)
         return [
             {
-                "text": each.group.exception or display.shortened(each.group.message, 80),
+                "title": str(each.group),
                 "handler": display.handler(each.group.handler_type) if self.kind != "handler" else "",
                 "message": display.shortened(each.group.message, 100),
                 "url": self.visible.page(FailureGroup, each.group.pk),

@@ -39,7 +39,7 @@ def test_a_line_for_each_group_the_largest_first(admin):
     assert (
         first["group_url"] == page_url(failing)
         and "acknowledged" in first["badge"]
-        and first["group"] == "GatewayTimeout"
+        and first["group"] == "charge_card: GatewayTimeout"
     )
     assert (second["count"], second["url"], second["group_url"]) == ("1", page_url(alone), "")
     assert first["url"] == f"{list_url(Incident)}?fingerprint={'f' * 32}"

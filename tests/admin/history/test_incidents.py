@@ -110,6 +110,27 @@ def test_a_group_leads_to_its_dead_letters(admin):
     assert shown(admin.get(list_url(DeadLetterJob))) == [other.pk, mine.pk]
 
 
+@pytest.mark.parametrize(
+    ("columns", "title"),
+    [
+        ({"exception": "shop.gateway.GatewayTimeout"}, "charge_card: GatewayTimeout"),
+        ({"exception": "", "message": f"no answer\nfrom {'x' * 80}"}, "charge_card: no answer"),
+        ({"exception": "", "message": "m" * 80}, f"charge_card: {'m' * 60}"),
+        ({"exception": "", "message": ""}, "charge_card"),
+    ],
+)
+def test_a_group_has_the_same_title_wherever_it_is_named(admin, columns, title):
+    group, dead = data.failure_group(**columns), data.dead_letter()
+    data.incident(dead)
+    subject = f"{reverse('admin:jobexec_subject', args=['handler'])}?name={group.handler_type}"
+    board, of_incidents = "/admin/jobexec/", "/admin/jobexec/jobdefinition/incidents/"
+    for url, times in ((board, 2), (subject, 1), (of_incidents, 1)):
+        links = re.findall(rf'<a href="{page_url(group)}">([^<]*)</a>', admin.get(url).content.decode())
+        assert [text.partition(" (dead letters")[0] for text in links] == [title] * times, url
+    content = admin.get(page_url(group)).content.decode()
+    assert f"<h2>{title}</h2>" in content, "the heading of its page"
+
+
 @pytest.mark.parametrize("limit", [10000, 2])
 def test_groups_are_listed_with_the_numbers_of_their_dead_letters(admin, monkeypatch, limit):
     for module in (failure_groups, counts):
