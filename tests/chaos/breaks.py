@@ -7,11 +7,12 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from jobexec import clock
 from jobexec.executor import job_executor
-from jobexec.executor.loops import recovery
+from jobexec.executor.loops import promotion, recovery
 from jobexec.executor.loops.follow_ups import FollowUps
 from jobexec.executor.nodes import node
 from jobexec.executor.run import execution
@@ -308,6 +309,23 @@ def permit_count() -> None:
     promote._locked = lambda using, names: (locked(using, names)[0], Counter())
 
 
+def cut_off() -> None:
+    """A node begins what it holds, although it knows that no job of that resource may begin."""
+    promotion.Promotion._recall = lambda self, names: None  # type: ignore[method-assign]
+    promotion.Promotion.lets_begin = lambda self, job: True  # type: ignore[method-assign]
+
+
+def trial() -> None:
+    """When the time for trial calls has come, a breaker lets everything through."""
+    room_of = promote.room_of
+
+    def as_closed(row: Any, limits: Any, used: int, now: Any) -> Any:
+        over = row.trial_time is not None and row.trial_time <= now
+        return room_of(row, replace(limits, breaker=None) if over else limits, used, now)
+
+    promote.room_of = as_closed
+
+
 def follow_up() -> None:
     """A job of the same process instance does not wait for the one that has enqueued it."""
     committed = FollowUps._committed
@@ -347,5 +365,7 @@ GUARDS: dict[str, Callable[[], None]] = {
     "tally": tally,
     "tally-fence": tally_fence,
     "permit-count": permit_count,
+    "cut-off": cut_off,
+    "trial": trial,
     "follow-up": follow_up,
 }

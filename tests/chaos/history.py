@@ -138,6 +138,19 @@ class History:
 
     # Questions.
 
+    def beats(self, owner: str, since: float) -> list[Line]:
+        """The leases that this owner got by what it asked for after a moment."""
+        return [line for line in self._leases.get(owner, []) if line["start"] >= since]
+
+    @cached_property
+    def pauses(self) -> list[tuple[float, float]]:
+        """From when to when some process was paused."""
+        found, ends = [], self.of("resume-sent", "exit")
+        for line in self.of("pause"):
+            mine = [end["t"] for end in ends if end["of"] == line["of"] and end["t"] > line["t"]]
+            found.append((line["t"], min(mine, default=ENDLESS)))
+        return found
+
     def lease_end(self, owner: str) -> float:
         """When the last lease of this owner ended. Nobody may take its jobs before: all its renewals came before it
         was declared dead, or they would not have succeeded."""

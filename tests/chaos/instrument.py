@@ -12,6 +12,7 @@ from jobexec.executor.loops.follow_ups import FollowUps
 from jobexec.handlers.schedules import HandlerJobs
 from jobexec.operations.enqueue.create import Pattern
 from jobexec.operations.nodes import leases
+from jobexec.operations.resources import calls
 
 from . import breaks
 from .journal import Journal, now
@@ -29,6 +30,7 @@ def install(journal: Journal) -> None:
     _tell_settlement(journal)
     _tell_follow_ups(journal)
     _tell_events(journal)
+    _tell_breakers(journal)
     tell_schedules(journal)
 
 
@@ -98,6 +100,23 @@ def _tell_follow_ups(journal: Journal) -> None:
         arrive(self, followers, jobs)
 
     FollowUps.arrive = told  # type: ignore[method-assign]
+
+
+def _tell_breakers(journal: Journal) -> None:
+    """The lines before and after a breaker is opened, or perhaps closed, for the whole cluster."""
+
+    def told(deed: str, function: Callable[..., bool]) -> Callable[..., bool]:
+        @wraps(function)
+        def call(using: str, name: str, *rest: Any) -> bool:
+            journal.write(f"breaker-{deed}s", resource=name)
+            done = function(using, name, *rest)
+            journal.write(f"breaker-{deed}ed", resource=name, done=done)
+            return done
+
+        return call
+
+    calls.open_breaker = told("open", calls.open_breaker)
+    calls.count_trials = told("count", calls.count_trials)
 
 
 def tell_created(tell: Callable[[Any], None]) -> None:

@@ -57,8 +57,8 @@ RESOURCES: dict[str, dict[str, Any]] = {
     "gate": {"limit": 3},
     "customer:*": {"limit": 1},
     "meter": {"rate": "6/PT2S", "burst": 1},
-    # Enough jobs fail for its breaker to open now and then, and it closes soon.
-    "line": {"limit": 4, "breaker": {"window": 10, "minimum_calls": 4, "wait": 0.5, "trial_calls": 2}},
+    # Enough jobs fail for its breaker to open now and then, for longer than all nodes need to hear of it.
+    "line": {"limit": 4, "breaker": {"window": 10, "minimum_calls": 4, "wait": 2.5, "trial_calls": 2}},
 }
 CUSTOMERS = 4
 #: What befalls nodes and the server, and how often.
@@ -71,9 +71,10 @@ class Mixture:
     `batch` how many jobs of one process instance come together at most, `slow` how long slow jobs take, in leases,
     `tenants` how many jobs of a tenant a node may have in hand, `task_share` how often tasks come beside a batch,
     `callers` how many processes enqueue with unique keys, `away` how long the server may stay away, in leases;
-    `schedules` is whether there are some, `shared` how often a batch shares a resource, `resources` which one,
-    `batched` how often it is a batch for jobexec, too; `process_share` how often two instances of `processes` come
-    beside a batch, and `dying` how often one of them kills a node after a step."""
+    `deeds` is all that people do, if not everything, `schedules` is whether there are some, `shared` how often a batch
+    shares a resource, `resources` which one, `batched` how often it is a batch for jobexec, too; `process_share` how
+    often two instances of `processes` come beside a batch, and `dying` how often one of them kills a node after a
+    step."""
 
     jobs: dict[str, float] = field(default_factory=lambda: dict(ALL))
     faults: dict[str, float] = field(default_factory=lambda: dict(FAULTS))
@@ -84,6 +85,7 @@ class Mixture:
     exclusive: float = 0.8
     slow: tuple[float, float] = (0.5, 1.5)
     people: bool = True
+    deeds: tuple[str, ...] = ()
     steady: bool = False
     shifts: bool = True
     lease: float = 2.0
@@ -157,6 +159,31 @@ AIMED: dict[str, Mixture] = {
     "permit-count": replace(_AIMED, jobs={"work": 1}, faults={}, every=0.3, batch=8, exclusive=0.0, shared=1.0),
     "follow-up": replace(_AIMED, jobs={"herald": 1}, faults={}, exclusive=1.0, batch=1),
     "rate": replace(_AIMED, jobs={"work": 1}, faults={}, batch=5, exclusive=0.0, shared=1.0, resources={"meter": 1}),
+    # Half of the jobs with a permit wait for the one thread of their node when their resource is held.
+    "cut-off": replace(
+        _AIMED,
+        jobs={"slow": 1},
+        faults={},
+        exclusive=0.0,
+        slow=(1, 1.5),
+        threads=1,
+        people=True,
+        deeds=("hold-resource",),
+        shared=1.0,
+        resources={"gate": 1, "customer": 1, "line": 1},
+    ),
+    # More than the trial calls wait when they are let through.
+    "trial": replace(
+        _AIMED,
+        jobs={"slow": 1},
+        faults={},
+        exclusive=0.0,
+        slow=(0.5, 1),
+        people=True,
+        deeds=("break-resource",),
+        shared=1.0,
+        resources={"line": 1},
+    ),
     # Branches of a fork that come to their join together.
     "root-lock": replace(_PROCESSES, processes={"chaos-fork": 1, "chaos-call": 1}),
     # Messages come when their receivers lose patience, and hold the instance beyond that.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from .history import History, Problem, Run
 from .journal import Line
 from .people.callers import TOGETHER
-from .rules.resources import sharing
+from .rules.resources import sharing, spells, trial_calls
 from .rules.runs import repeats
 
 _SHOWN = 10
@@ -40,6 +40,10 @@ def summary(history: History) -> Iterator[str]:
         yield f"batches   of {sum(batch['total'] for batch in batches)} jobs: {_listed(states)}"
     if shared := list(sharing(history)):
         yield f"shared    {'; '.join(f'{each.name}: {len(each.runs)} runs, {each.most} at once' for each in shared)}"
+        times, runs_of = list(spells(history)), {each.name: each.runs for each in shared}
+        opened = [spell for spell in times if spell.line["what"] == "breaker-opened"]
+        trials = {id(run) for spell in opened for run in trial_calls(history, spell, runs_of.get(spell.resource, []))}
+        yield f"breakers  {len(times) - len(opened)} times held, {len(opened)} times opened; {len(trials)} trial calls"
     if instances := history.state["instances"]:
         states = Counter(row["state"] for row in instances)
         yield f"processes {len(instances)} instances: {_listed(states)}; {len(history.of('step-ends'))} steps of flows"

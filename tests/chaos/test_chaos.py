@@ -38,6 +38,8 @@ FOUND = {
     "tally": {"children"},
     "tally-fence": {"children"},
     "permit-count": {"resources"},
+    "cut-off": {"breakers"},
+    "trial": {"breakers"},
     "follow-up": {"exclusive"},
 }
 #: Seconds in which it shows, where that are not five.
@@ -54,6 +56,8 @@ SECONDS = {
     "shared-job": 10,
     "resource-row": 3,
     "rate": 3,
+    "cut-off": 10,
+    "trial": 10,
 }
 
 

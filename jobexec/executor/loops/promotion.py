@@ -45,7 +45,7 @@ class Promotion(Loop):
         self._due: dict[str, float] = {}
         #: Resources of which no job may begin now.
         self.cut_off: frozenset[str] = frozenset()
-        #: The jobs that this node holds, and a function that gives back those of resources that wait for a thread.
+        #: The jobs that this node holds, and what gives back those of these resources that wait for a thread.
         self.in_hand: Callable[[], Iterable[AcquiredJob]] = lambda: ()
         self.withdraw: Callable[[Collection[str]], object] = lambda names: None
         #: Jobs that this node held while none of their resource could begin, by id and revision.

@@ -184,10 +184,11 @@ class People:
                 {"job_definition_id": f"tests.chaos.jobs.{chance.choice(['work', 'effect', 'flaky'])}"},
             ]
         )
-        if chance.random() < 0.35:
-            if chance.random() < 0.1:
+        only = self._mixture.deeds
+        if only or chance.random() < 0.35:
+            if not only and chance.random() < 0.1:
                 self._held.insert(0, scope)
-            self._operators.interfere(self._jobs, scope)
+            self._operators.interfere(self._jobs, scope, only)
             return
         deeds: list[tuple[float, str, Callable[[], Any]]] = [
             (3, "suspend", lambda: operations.suspend(some, using=_USING)),

@@ -2,7 +2,7 @@
 held, limited or broken; and records of history that belong to a transaction."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -52,8 +52,8 @@ class Operators:
         self._journal.write("recording", records=records, kept=kept)
         self._tried("recorded", deed, records=[record["id"] for record in records])
 
-    def interfere(self, jobs: list[UUID], scope: dict[str, Any]) -> None:
-        """One thing that an operator does, to some of these jobs or to those of a scope."""
+    def interfere(self, jobs: list[UUID], scope: dict[str, Any], only: Collection[str] = ()) -> None:
+        """One thing that an operator does, to some of these jobs or to those of a scope; perhaps only such things."""
         chance = self._chance
         definition = f"tests.chaos.jobs.{chance.choice(['work', 'effect', 'waits'])}"
         some = chance.sample(jobs[-40:], min(len(jobs), 4))
@@ -62,12 +62,13 @@ class Operators:
             (4, "batch-managed", self._manage_batch),
             (2, "suspend-scope", lambda: operations.suspend(include_jobs=False, using=_USING, **scope)),
             (2, "unlock", lambda: operations.unlock(some, using=_USING)),
-            (2, "hold-resource", self._hold_resource),
+            (4, "hold-resource", self._hold_resource),
             (2, "limit-resource", self._limit_resource),
-            (1, "break-resource", self._break_resource),
+            (2, "break-resource", self._break_resource),
             (1, "override", lambda: _override(definition, chance.randint(-3, 3), cascade=chance.random() < 0.3)),
             (1, "override", lambda: operations.clear_overriding_priority(definition, using=_USING)),
         ]
+        deeds = [each for each in deeds if not only or each[1] in only]
         _, verb, deed = chance.choices(deeds, [weight for weight, *_ in deeds])[0]
         self._journal.write("asks", verb=verb, **({"scope": scope} if verb == "suspend-scope" else {}))
         self._tried("person", _unless_it_is_gone(deed), verb=verb)
@@ -77,8 +78,10 @@ class Operators:
         also those of jobs that have been lost meanwhile, which have begun."""
         chance = self._chance
         until = clock.now(_USING) + timedelta(seconds=chance.choice([1, 2, 4]))
-        name = chance.choice(["gate", f"customer:{chance.randrange(CUSTOMERS)}"])
+        name = chance.choice(["gate", "line", f"customer:{chance.randrange(CUSTOMERS)}"])
+        self._journal.write("breaker-holds", resource=name)
         operations.hold_resource(name, until=until, using=_USING)
+        self._journal.write("breaker-held", resource=name, until=until.timestamp())
 
     def _limit_resource(self) -> None:
         """Lower a limit, or take that back. Never above that of the settings, by which the runs are judged."""
@@ -88,9 +91,12 @@ class Operators:
     def _break_resource(self) -> None:
         """Open the breaker of the line, as a node does that has seen calls fail; or close it, whatever it has seen."""
         if self._chance.random() < 0.3:
+            self._journal.write("breaker-releases", resource="line")
             operations.release_resource("line", using=_USING)
         else:
-            open_breaker(_USING, "line", breaker(RESOURCES["line"]["breaker"]), "It was cut.")
+            self._journal.write("breaker-opens", resource="line")
+            done = open_breaker(_USING, "line", breaker(RESOURCES["line"]["breaker"]), "It was cut.")
+            self._journal.write("breaker-opened", resource="line", done=done)
 
     def _start_batch(self, jobs: list[UUID]) -> None:
         chance = self._chance

@@ -39,7 +39,7 @@ from .processes import (
     steps_have_their_effects_once,
     what_is_done_outside_was_run,
 )
-from .resources import rates_are_kept, resources_bear_what_runs
+from .resources import breakers_let_none_begin, only_trial_calls_run, rates_are_kept, resources_bear_what_runs
 from .runs import (
     judges_were_well_themselves,
     leases_are_true,
@@ -82,6 +82,8 @@ ALWAYS: tuple[Rule, ...] = (
     tenants_keep_to_their_limits,
     resources_bear_what_runs,
     rates_are_kept,
+    breakers_let_none_begin,
+    only_trial_calls_run,
     messages_reach_who_waits,
     ids_are_known_while_kept,
     each_time_has_one_job,
