@@ -9,6 +9,7 @@ from uuid import UUID
 from jobexec import clock
 from jobexec.conf.resources import BreakerProfile
 from jobexec.operations.resources.calls import Breakers, counts
+from jobexec.operations.resources.limits import cut_off_among
 from jobexec.operations.resources.promote import Promotion as Promoted
 from jobexec.operations.resources.promote import blocked_resources, promote
 from jobexec.operations.sql.errors import is_conflict
@@ -108,12 +109,11 @@ class Promotion(Loop):
         names |= {name for name, due in self._due.items() if due <= now}
         if everything:
             names.update(blocked_resources(self.node.using), self.cut_off)
-        waiting = names.difference(self.cut_off)
-        if everything:
-            names |= self.held  # whose breakers another node or an operator may have opened without our hearing of it
+            # The notification that a breaker has been opened may be lost, or none may exist.
+            names |= cut_off_among(self.node.using, self.held - names)
         moved = self._promote(names, freed) if names else 0
         longest = self.node.engine.max_wait.total_seconds()
-        if moved or waiting.difference(self.cut_off):
+        if moved or names.difference(self.cut_off):
             self._patience = self.node.engine.wait_time.total_seconds()
         else:
             self._patience = min(longest, self._patience * self.node.engine.wait_increase_factor)

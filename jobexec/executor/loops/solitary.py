@@ -16,7 +16,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from jobexec import clock
-from jobexec.operations.resources.limits import lets_none_begin
+from jobexec.operations.resources.limits import cut_off_among
 from jobexec.operations.settle.release import release_jobs
 from jobexec.operations.settle.take_over import is_held, take_over
 from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob, Acquisition, ServedJobs
@@ -68,7 +68,7 @@ class SolitaryAcquisition(JobAcquisition):
     def _lock(self, limit: int, scope: ServedJobs) -> Acquisition:
         work = take_over(self.held, self.node.owner, clock.now(self.node.using) + self._engine.lock_time, scope.wide)
         self.over = True
-        if work is not None and lets_none_begin(work.using, work.resource):
+        if work is not None and work.resource is not None and cut_off_among(work.using, [work.resource]):
             release_jobs(work.using, [work])
             return Acquisition(found=1)
         if work is None:

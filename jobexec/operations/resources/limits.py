@@ -134,10 +134,12 @@ def is_cut_off(row: Resource, now: datetime) -> bool:
     return row.trial_time is None or now < row.trial_time
 
 
-def lets_none_begin(using: str, name: str | None) -> bool:
-    """As :func:`is_cut_off`, of a resource that the caller has not read; False without one."""
-    row = Resource.objects.using(using).filter(pk=name).first() if name is not None else None
-    return row is not None and is_cut_off(row, clock.now(using))
+def cut_off_among(using: str, names: Collection[str]) -> set[str]:
+    """Those of these resources of which no job may begin."""
+    if not names:
+        return set()
+    now = clock.now(using)
+    return {row.name for row in Resource.objects.using(using).filter(pk__in=names) if is_cut_off(row, now)}
 
 
 def is_closed(row: Resource, now: datetime) -> bool:

@@ -62,9 +62,9 @@ class Operators:
             (4, "batch-managed", self._manage_batch),
             (2, "suspend-scope", lambda: operations.suspend(include_jobs=False, using=_USING, **scope)),
             (2, "unlock", lambda: operations.unlock(some, using=_USING)),
-            (4, "hold-resource", self._hold_resource),
+            (6, "hold-resource", self._hold_resource),
             (2, "limit-resource", self._limit_resource),
-            (2, "break-resource", self._break_resource),
+            (3, "break-resource", self._break_resource),
             (1, "override", lambda: _override(definition, chance.randint(-3, 3), cascade=chance.random() < 0.3)),
             (1, "override", lambda: operations.clear_overriding_priority(definition, using=_USING)),
         ]
