@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from uuid import UUID
 
 from django.core.mail import mail_admins, send_mail
 from django.dispatch import receiver
@@ -11,6 +12,7 @@ from django.dispatch import receiver
 from demo_project.bookings.models import Booking, Ticket
 from jobexec import JobBatch, JobContext, batch, job
 from jobexec.models import DeadLetterJob
+from jobexec.operations import requeue
 from jobexec.processes import chain
 from jobexec.processes.models import ProcessInstance
 from jobexec.signals import job_dead_lettered
@@ -65,6 +67,24 @@ def send_all(bookings: Iterable[Booking]) -> JobBatch:
     with batch(name="vouchers", on_success=tell_the_office.s("All vouchers are sent.")) as vouchers:
         vouchers.add_many(send_voucher.s(booking.pk) for booking in bookings)
     return vouchers
+
+
+@job(keep_result="P1D")
+def sum_nights(city: str) -> int:
+    return sum(booking.nights for booking in Booking.objects.filter(city=city))
+
+
+def ask(cities: Iterable[str]) -> list[UUID]:
+    return [row.pk for row in sum_nights.enqueue_many((city,) for city in cities)]
+
+
+def answers(job_ids: Iterable[UUID]) -> list[int]:
+    results = [sum_nights.get_result(job_id) for job_id in job_ids]
+    return [result.return_value for result in results if result.status == "SUCCESSFUL"]
+
+
+def resubmit_failed() -> None:
+    requeue(DeadLetterJob.objects.filter(handler_type="shop.tasks.send_voucher"))
 
 
 @job(atomic=True)

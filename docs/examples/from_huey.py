@@ -11,8 +11,8 @@ from django.db import transaction
 from demo_project.bookings import flights
 from demo_project.bookings.models import Booking, Ticket
 from jobexec import DoNotRetry, JobCancelled, JobContext, RetryIn, job
-from jobexec.operations import cancel
-from jobexec.processes import call, chain, previous
+from jobexec.operations import activate, cancel, suspend
+from jobexec.processes import call, chain, parallel, previous
 from jobexec.processes.models import ProcessInstance
 
 
@@ -58,6 +58,26 @@ def ask_for_the_price(booking: Booking) -> ProcessInstance:
     return chain(price_of.s(booking.pk), call(mail_price, booking.pk, previous)).start()
 
 
+@job
+def total(prices: list[int]) -> int:
+    return sum(prices)
+
+
+def ask_for_the_total(bookings: Iterable[Booking]) -> ProcessInstance:
+    prices = parallel(*(price_of.s(booking.pk) for booking in bookings))
+    return chain(prices, call(total, previous)).start()
+
+
+@job(category="mail", expires="PT10M")
+def remind(booking_id: int) -> None:
+    send_mail("Do not forget", "Your trip begins today.", None, [Booking.objects.get(pk=booking_id).email])
+
+
+def remind_today(booking: Booking, evening: datetime) -> None:
+    remind.enqueue(booking.pk)
+    remind.using(expires=evening).enqueue(booking.pk)
+
+
 @job(resource="sms.example")
 def send_text(booking_id: int) -> None:
     send_mail("A text", "Have a good trip!", None, [Booking.objects.get(pk=booking_id).email])
@@ -87,3 +107,11 @@ def ask_again(context: JobContext, booking_id: int) -> None:
 
 def revoke(job_id: str) -> None:
     cancel(job_id)
+
+
+def hold_reminders(until: datetime) -> None:
+    suspend(job_definition_id=remind.name, until=until)
+
+
+def release_reminders() -> None:
+    activate(job_definition_id=remind.name)

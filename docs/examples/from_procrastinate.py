@@ -9,7 +9,8 @@ from django.db import transaction
 
 from demo_project.bookings.models import Booking, Ticket
 from jobexec import JobContext, RetryPlan, job
-from jobexec.operations import cancel
+from jobexec.models import DeadLetterJob, Job, TimerJob
+from jobexec.operations import cancel, requeue
 
 
 @job(category="mail", retries="R6/PT5S")
@@ -63,3 +64,12 @@ def book_everything(context: JobContext, booking_id: int) -> None:
 
 def abort(job_id: str) -> None:
     cancel(job_id)
+
+
+def retry_failed() -> None:
+    requeue(DeadLetterJob.objects.filter(handler_type=ask_hotel.name))
+
+
+def cancel_waiting() -> None:
+    for table in (Job, TimerJob):  # due jobs, and those that wait for their time
+        cancel(table.objects.filter(handler_type=send_voucher.name))

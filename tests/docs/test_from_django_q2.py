@@ -9,7 +9,7 @@ from jobexec import clock
 from jobexec.models import DeadLetterJob, Job, TimerJob
 from jobexec.operations import move_to_dead_letter
 from jobexec.signals import job_dead_lettered
-from jobexec.testing import ManualExecutor
+from jobexec.testing import ManualExecutor, controlled_clock
 
 EXAMPLE = "from_django_q2"
 
@@ -54,6 +54,27 @@ def test_a_group_whose_progress_is_followed(example, booking, mailoutbox):
     ManualExecutor().run_until_empty()
     assert (vouchers.state, vouchers.progress().completed) == ("completed", 3)
     assert mailoutbox[-1].body == "All vouchers are sent."
+
+
+def test_the_results_of_those_that_have_succeeded(example, booking, monkeypatch):
+    ids = example.ask(["Rome", "Oslo"])
+    assert (len(ids), example.answers(ids)) == (2, [])
+    ManualExecutor().run_until_empty()
+    assert example.answers(ids) == [3, 0]
+    monkeypatch.setattr(example.sum_nights, "function", lambda city: 1 / 0)
+    ids += example.ask(["Bergen"])
+    with controlled_clock():
+        ManualExecutor(reraise=False).run_until_empty(advance=True)
+    assert example.answers(ids) == [3, 0]
+    assert example.sum_nights.get_result(ids[2]).status == "FAILED"
+
+
+def test_failed_tasks_are_resubmitted(example, booking):
+    for row in (example.send_voucher.enqueue(booking.pk), example.reserve.enqueue(booking.pk, "hotel")):
+        move_to_dead_letter(row, "no")
+    example.resubmit_failed()
+    assert (Job.objects.get().handler_type, Job.objects.get().retries) == ("shop.tasks.send_voucher", 3)
+    assert DeadLetterJob.objects.get().handler_type.endswith("reserve")
 
 
 def test_a_chain_is_a_flow(example, booking, mailoutbox):

@@ -8,7 +8,7 @@ from demo_project.bookings.models import Booking
 from jobexec import DoNotRetry, JobCancelled, RetryIn, clock
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import DeadLetterJob, Job, JobLog, TimerJob
-from jobexec.testing import ManualExecutor
+from jobexec.testing import ManualExecutor, controlled_clock
 from tests.support.factories import acquire
 
 EXAMPLE = "from_huey"
@@ -65,6 +65,44 @@ def test_a_pipeline_is_a_flow(example, booking, mailoutbox):
     example.ask_for_the_price(booking)
     ManualExecutor().run_until_empty()
     assert mailoutbox[0].body == "300 EUR"
+
+
+def test_a_chord_is_a_flow(example, booking):
+    instance = example.ask_for_the_total([booking, booking, booking])
+    ManualExecutor().run_until_empty()
+    instance.refresh_from_db()
+    assert (instance.state, instance.final_variables["total"]) == ("completed", 900)
+
+
+def test_jobs_that_expire(example, booking, mailoutbox):
+    evening = clock.now() + timedelta(hours=5)
+    example.remind_today(booking, evening)
+    with controlled_clock() as time:
+        time.advance(timedelta(minutes=11))
+        ManualExecutor().run_due()
+        assert [len(mailoutbox), JobLog.objects.filter(state="cancelled").count()] == [1, 1]
+        example.remind.using(expires=evening).enqueue(booking.pk)
+        time.advance(timedelta(hours=5))
+        ManualExecutor().run_due()
+    assert [len(mailoutbox), JobLog.objects.filter(state="cancelled").count()] == [1, 2]
+
+
+def test_a_task_is_revoked_until_a_date_and_restored(example, booking, mailoutbox):
+    executor = ManualExecutor()
+    with controlled_clock() as time:
+        example.remind.enqueue(booking.pk)
+        example.hold_reminders(clock.now() + timedelta(minutes=5))
+        example.remind.enqueue(booking.pk)
+        assert executor.run_until_empty() == []
+        time.advance(timedelta(minutes=6))
+        executor.run_suspensions()
+        assert len(executor.run_until_empty()) == 2
+        example.hold_reminders(clock.now() + timedelta(days=1))
+        example.remind.enqueue(booking.pk)
+        assert executor.run_until_empty() == []
+        example.release_reminders()
+        assert len(executor.run_until_empty()) == 1
+    assert len(mailoutbox) == 3
 
 
 def test_a_rate_limit(example, booking, settings):

@@ -8,6 +8,7 @@ from django.db import transaction
 from jobexec import JobCancelled, clock
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import DeadLetterJob, Job, TimerJob
+from jobexec.operations import move_to_dead_letter
 
 EXAMPLE = "from_procrastinate"
 
@@ -59,6 +60,23 @@ def test_abort(example, booking, monkeypatch):
     assert booking.tickets.count() == 1
     assert not Job.objects.exists()
     assert not DeadLetterJob.objects.exists()
+
+
+def test_those_that_failed_are_tried_again(example, booking):
+    for function in (example.ask_hotel, example.book_everything):
+        move_to_dead_letter(function.enqueue(booking.pk), "closed")
+    example.retry_failed()
+    assert Job.objects.get().handler_type.endswith("ask_hotel")
+    assert DeadLetterJob.objects.get().handler_type.endswith("book_everything")
+
+
+def test_those_that_wait_are_cancelled(example, booking):
+    for delay in (0, 60):
+        example.send_voucher.using(delay=delay).enqueue(booking.pk)
+        example.book_everything.using(delay=delay).enqueue(booking.pk)
+    example.cancel_waiting()
+    left = [table.objects.get().handler_type.rpartition(".")[2] for table in (Job, TimerJob)]
+    assert left == ["book_everything", "book_everything"]
 
 
 def test_a_job_that_waits_is_removed(example, booking):

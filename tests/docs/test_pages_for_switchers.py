@@ -1,13 +1,17 @@
 """What the tables of the pages for those who come from elsewhere name is there, and says what it should."""
 
 import re
+import shlex
+from io import StringIO
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 import jobexec
 from jobexec import exceptions, operations, signals
 from jobexec.handlers.options import JobOptions
+from jobexec.management.commands.jobs import Command
 from jobexec.management.jobs.actions import ACTIONS
 from jobexec.recurrence import parse
 from jobexec.retry import RetryPlan
@@ -42,6 +46,13 @@ def test_options_of_calls_are_options(text):
     for options in re.findall(r"`using\(([^)`]*)\)", text):
         for name in re.findall(r"(\w+)=", options):
             assert name in JobOptions.__annotations__
+
+
+def test_commands_are_understood(text):
+    parser = Command(stdout=StringIO(), stderr=StringIO()).create_parser("manage.py", "jobs")
+    for command in re.findall(r"`manage\.py jobs ([^`]+)`", text):
+        words = [str(UUID(int=5)) if word == "ID" else word for word in shlex.split(command)]
+        parser.parse_args(words)
 
 
 def test_names_are_there(text):

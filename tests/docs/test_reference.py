@@ -1,4 +1,4 @@
-"""The pages of the Python API show the names that people import, and all of them."""
+"""The pages of the Python API show the names that people import, and all of them; and links lead where they should."""
 
 import re
 from importlib import import_module
@@ -34,3 +34,19 @@ def test_every_entry_is_imported_from_where_the_page_says(page):
 def test_every_public_name_has_an_entry(page, package):
     found = entries(page)
     assert [name for name in import_module(package).__all__ if f"{package}.{name}" not in found] == []
+
+
+def test_a_link_to_a_label_does_not_lead_to_a_heading_of_its_own_page():
+    """Sphinx prefers the heading, and says nothing."""
+    pages = {path: path.read_text() for path in REFERENCE.parent.rglob("*.md")}
+    labels = re.compile(r"^\(([\w-]+)\)=$", re.MULTILINE)
+    homes = {label: path for path, text in pages.items() for label in labels.findall(text)}
+    assert "results" in homes
+    astray = []
+    for path, text in pages.items():
+        headings = re.findall(r"^#{1,3} (.+)$", text, re.MULTILINE)
+        own = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+        for label in set(re.findall(r"\]\(#([\w-]+)\)", text)) & own & homes.keys():
+            if homes[label] != path:
+                astray.append((path.name, label))
+    assert astray == []
