@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
+
+from django.db.models import Model
+from django.dispatch import Signal
 
 from jobexec.identifiers import uuid7s
 from jobexec.operations.history.keys import next_keys
+from jobexec.operations.notify.signals import announce
 from jobexec.operations.notify.wake_workers import wake_workers_on_commit
 from jobexec.operations.sql.delete import delete_rows
 
+from .. import signals
 from ..engine import rows
 from ..engine.tokens import Changes, Tokens
 from ..models import (
@@ -29,6 +34,7 @@ from .history import ended
 from .statement import Statement
 
 _MOVED = ("element_id", "flow_id", "state", "activity_id", "entered_at", "job_id", "called_instance_id", "data")
+M = TypeVar("M", bound=Model)
 #: The columns of a row.
 Columns = dict[str, Any]
 #: Rows of one statement.
@@ -54,6 +60,7 @@ class Flush:
     ) -> None:
         self.using, self.origin, self.tokens, self.changes, self.now = using, origin, tokens, changes, now
         self.statement = statement
+        self._made: list[Columns] = []
 
     def gather(self) -> None:
         """Deletions first: a name of a variable may come again in another scope, never in the same."""
@@ -63,6 +70,7 @@ class Flush:
         self._write_variables()
         self._write_waiting()
         self._write_history()
+        self._tell_of_ends()
 
     def _delete(self) -> None:
         changes, using = self.changes, self.using
@@ -94,7 +102,9 @@ class Flush:
         changes = self.changes
         keys = next_keys(self.using, len(changes.new_instances))
         made = [self._new_instance(row, key) for row, key in zip(changes.new_instances, keys, strict=True)]
+        self._made = made
         self.statement.insert(ProcessInstance, made)
+        self._tell(signals.process_started, ProcessInstance, "instances", made)
         for row in changes.changed_instances:
             self.statement.update(ProcessInstance, row.id, ended(self.using, row))
             if row.id == self.origin.pk and self.origin.awaited and row.state not in rows.RUNNING:
@@ -167,6 +177,8 @@ class Flush:
         keys = next_keys(self.using, len(self.changes.new_tasks))
         tasks = [self._task(row, key) for row, key in zip(self.changes.new_tasks, keys, strict=True)]
         UserTask.objects.using(self.using).bulk_create(tasks, batch_size=_PAGE)
+        if signals.task_created.receivers:
+            announce(signals.task_created, self.using, UserTask, tasks=tasks)
         candidates = [each for row in self.changes.new_tasks for each in _candidates(row)]
         TaskCandidate.objects.using(self.using).bulk_create(candidates, batch_size=_PAGE)
 
@@ -213,6 +225,33 @@ class Flush:
             for row in self.changes.history
         ]
         self.statement.insert(ActivityInstance, made)
+        self._tell(signals.activity_ended, ActivityInstance, "activities", made)
+
+    def _tell(self, signal: Signal, model: type[Model], name: str, made: list[Columns]) -> None:
+        """Announce new rows, which are built only if somebody hears of them."""
+        if made and signal.receivers:
+            rows_of_model = [stored(self.using, model(**columns)) for columns in made]
+            announce(signal, self.using, model, **{name: rows_of_model})
+
+    def _tell_of_ends(self) -> None:
+        if not signals.process_ended.receivers:
+            return
+        over = {row.id: row for row in self.changes.changed_instances if row.state not in rows.RUNNING}
+        others = ProcessInstance.objects.using(self.using).in_bulk([id for id in over if id != self.origin.pk])
+        known = [self.origin if id == self.origin.pk else others[id] for id in over]
+        made = [columns for columns in self._made if columns["state"] not in rows.RUNNING]
+        made += [{**_columns(row), **ended(self.using, over[row.pk])} for row in known]
+        self._tell(signals.process_ended, ProcessInstance, "instances", made)
+
+
+def stored(using: str, row: M) -> M:
+    """A row that the step has written in its own way, as one that was read."""
+    row._state.db, row._state.adding = using, False
+    return row
+
+
+def _columns(row: Model) -> Columns:
+    return {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
 
 
 def awaited_as(instance: UUID) -> str:

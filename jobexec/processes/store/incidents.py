@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from jobexec import clock
-from jobexec.models import DeadLetterJob
+from jobexec.models import DeadLetterJob, Incident
 from jobexec.operations.enqueue.create import create_jobs
+from jobexec.operations.notify.signals import announce
 from jobexec.operations.rows.move import move
 from jobexec.operations.values.failure import MESSAGE_LENGTH
 from jobexec.operations.values.fingerprint import fingerprint
@@ -14,6 +15,7 @@ from jobexec.operations.values.fingerprint import fingerprint
 from ..engine import rows
 from ..engine.tokens import Changes, Tokens
 from ..models import ProcessInstance
+from ..signals import incident_opened
 from .columns import columns_of
 
 #: Lets a token that has failed do again what failed.
@@ -33,10 +35,14 @@ class IncidentWriter:
         if not changes.incidents:
             return
         now = clock.now(self.using)
-        for incident, job in zip(changes.incidents, self._made(changes.incidents), strict=True):
+        jobs = self._made(changes.incidents)
+        for incident, job in zip(changes.incidents, jobs, strict=True):
             message = incident.message[:MESSAGE_LENGTH]
             told: dict[str, Any] = {"retries": 0, "exception_message": message, "died_at": now}
             move(job, DeadLetterJob, incident_type=incident.kind, **told, fingerprint=fingerprint(RETRY, message, ""))
+        if incident_opened.receivers:
+            found = Incident.objects.using(self.using).filter(job_id__in=[job.pk for job in jobs])
+            announce(incident_opened, self.using, Incident, incidents=list(found))
 
     def _made(self, incidents: list[rows.Incident]) -> list[Any]:
         each = []

@@ -24,7 +24,7 @@ _TASK_EVENTS = {
 _REFUSED_EXTENSIONS = {
     "connector": "connectors call other systems from the model; use a registered handler",
     "mapException": "handlers raise BpmnError themselves",
-    "eventListener": "listeners of the whole engine are receivers of Django's signals",
+    "eventListener": "listeners of the whole engine are receivers of jobexec.processes.signals",
 }
 _REFUSED_ATTRIBUTES = {
     "skipExpression": "give the flow around the task a condition",

@@ -20,7 +20,7 @@ _EVENTS = {Kind.START_EVENT, Kind.CATCH_EVENT, Kind.THROW_EVENT, Kind.BOUNDARY_E
 _GATEWAYS = {Kind.EXCLUSIVE_GATEWAY, Kind.PARALLEL_GATEWAY, Kind.INCLUSIVE_GATEWAY, Kind.EVENT_BASED_GATEWAY}
 _REFUSED_PROCESS = {
     "candidateStarterExpression": "name users and groups",
-    "eventName": "events of the whole engine are signals of Django",
+    "eventName": "events of the whole engine are the signals of jobexec.processes.signals",
 }
 
 
