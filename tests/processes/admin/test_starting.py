@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.http import HttpResponse
 from django.urls import path
 
 from jobexec.processes.handlers.registry import function
@@ -116,7 +117,10 @@ def test_a_business_key_that_is_given_comes_first(admin_client):
     assert ProcessInstance.objects.get().business_key == "mine"
 
 
-urlpatterns = [*others, path("orders/begin/<str:definition>/", lambda request, definition: None, name="begin-order")]
+urlpatterns = [
+    *others,
+    path("orders/begin/<str:definition>/", lambda request, definition: HttpResponse(), name="begin-order"),
+]
 
 
 @pytest.mark.urls(__name__)
