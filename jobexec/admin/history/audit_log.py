@@ -112,7 +112,9 @@ def changed(entry: AuditLog) -> str:
     old = entry.old_value if isinstance(entry.old_value, Mapping) else {}
     new = entry.new_value if isinstance(entry.new_value, Mapping) else {}
     before = {name: f"{_plain(old[name])} → " for name in old if name in new}
-    return ", ".join(f"{name} {before.get(name, '')}{_plain(value)}" for name, value in new.items())
+    # Not what was written again with the same value, if there is more.
+    named = [name for name in new if name not in old or old[name] != new[name]] or new
+    return ", ".join(f"{name} {before.get(name, '')}{_plain(new[name])}" for name in named)
 
 
 def sentence(entry: AuditLog) -> str:
@@ -136,6 +138,8 @@ def among_several(entries: QuerySet[AuditLog], id: str) -> QuerySet[AuditLog]:
 
 
 def _plain(value: Any) -> str:
+    if value in (None, ""):
+        return display.NONE
     return value if isinstance(value, str) else json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False)
 
 

@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from jobexec import clock, operations
+from jobexec.admin.history.audit_log import changed
 from jobexec.models import AuditLog, DeadLetterJob, Job, OperatorType, Suspension
 from jobexec.operations.audit import acting
 from jobexec.operations.manage.gateway_clients import set_client_enabled
@@ -106,6 +107,21 @@ def test_who_sees_some_tenants_sees_what_was_done_to_them(admin, settings):
 
 def only_acme(request):
     return {"acme"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ({"limit": None, "rate": ""}, {"limit": 7, "rate": ""}, "limit – → 7"),  # noqa: RUF001 (nothing)
+        ({"rate": "5/PT1S"}, {"rate": ""}, "rate 5/PT1S → –"),  # noqa: RUF001 (nothing)
+        ({"limit": 7}, {"limit": 0}, "limit 7 → 0"),
+        ({"limit": 7}, {"limit": 7}, "limit 7 → 7"),
+        (None, {"limit": None}, "limit –"),  # noqa: RUF001 (nothing)
+        ({"enabled": True}, {"enabled": False}, "enabled true → false"),
+    ],
+)
+def test_what_has_changed_in_one_line(old, new, text):
+    assert changed(AuditLog(old_value=old, new_value=new)) == text
 
 
 def test_the_address_and_the_user_of_a_change(admin):
