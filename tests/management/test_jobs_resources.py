@@ -1,6 +1,6 @@
 """`manage.py jobs resource`."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.core.management import CommandError
@@ -63,6 +63,16 @@ def test_show(alias, pay):
     code, (told,) = objects("resource", "show", "pay.example", alias=alias)
     assert (code, told["in_use"], told["jobs"][0]["id"]) == (0, 1, str(job.pk))
     assert told["until"] == "2026-03-01T12:00:40+00:00" and told["breaker_time"] == NOW.isoformat()
+
+
+def test_show_says_what_the_rate_allows(alias, pay):
+    assert "The rate allows: 1 of 1 now\n" in jobs("resource", "show", "pay.example", alias=alias)[1]
+    Resource.objects.using(alias).update(next_permit_time=NOW + timedelta(minutes=3))
+    text = jobs("resource", "show", "pay.example", alias=alias)[1]
+    assert "The rate allows: the next job on 03/01/2026 12:03:00 UTC (in 3 min)\n" in text
+    _, (told,) = objects("resource", "show", "pay.example", alias=alias)
+    assert (told["rate_free"], told["rate_until"]) == (0, "2026-03-01T12:03:00+00:00")
+    assert "The rate" not in jobs("resource", "show", "customer:1", alias=alias)[1]
 
 
 def test_show_what_nobody_has_used(alias):

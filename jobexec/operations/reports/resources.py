@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import F, Q
+from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
 from jobexec import clock
@@ -16,9 +17,10 @@ from jobexec.conf import get_settings
 from jobexec.conf.resources import ResourceLimits
 from jobexec.models import AbstractJob, BlockedJob, BreakerState, Resource
 
-from ..resources.limits import PERMITS, Room, entries_of, held_state, is_cut_off, limits_of, room_of
+from ..resources.limits import PERMITS, Room, entries_of, held_state, is_cut_off, limits_of, room_of, room_of_rate
 from ..resources.promote import blocked_resources
 from ..sql.capped import count_each
+from ..values.humanize import both
 from . import counts
 from .counts import CappedCount
 
@@ -33,7 +35,8 @@ class ResourceStatus:
     """A resource at a time: its limits, and its permits.
 
     ``limits`` None: no entry of RESOURCES in this process covers it. ``free``: the next job may have a permit now;
-    otherwise ``until`` is when its rate or its breaker lets it, if it is that which keeps it. ``changed``: an operator
+    otherwise ``until`` is when its rate or its breaker lets it, if it is that which keeps it. ``rate_free``: how many
+    jobs its rate alone lets start now, and if none, ``rate_until``: when it lets the next one. ``changed``: an operator
     has changed a limit or a rate.
     """
 
@@ -50,6 +53,9 @@ class ResourceStatus:
     until: datetime | None
     changed: bool
     promoted: int
+    time: datetime
+    rate_free: int | None
+    rate_until: datetime | None
 
     @property
     def breaker_words(self) -> str:
@@ -57,6 +63,17 @@ class ResourceStatus:
         if self.held:
             return _("held open") if self.breaker == BreakerState.OPEN else _("held closed")
         return str(BreakerState(self.breaker).label) if self.breaker else ""
+
+    @property
+    def rate_words(self) -> str:
+        """What its rate alone lets start, for people; '' without a rate."""
+        if self.rate_until is not None:
+            return _("the next job on %(time)s") % {"time": both(self.rate_until, self.time)}
+        if self.rate_free is None or self.limits is None or self.limits.rate is None:
+            return ""
+        numbers = {"free": self.rate_free, "burst": self.limits.rate.burst}
+        shown = {name: number_format(number, force_grouping=True) for name, number in numbers.items()}
+        return _("%(free)s of %(burst)s now") % shown
 
     def as_json(self) -> dict[str, Any]:
         """The status as JSON values, with times in ISO 8601."""
@@ -66,6 +83,8 @@ class ResourceStatus:
             "entry": self.entry,
             "limit": limits.limit,
             "rate": str(limits.rate) if limits.rate else None,
+            "rate_free": self.rate_free,
+            "rate_until": None if self.rate_until is None else self.rate_until.isoformat(),
             "in_use": int(self.in_use),
             "in_use_capped": self.in_use.capped,
             "waiting": int(self.waiting),
@@ -145,6 +164,7 @@ def _status(name: str, seen: _Seen) -> ResourceStatus:
     if breaker == BreakerState.OPEN and not is_cut_off(row, seen.now):
         breaker = BreakerState.HALF_OPEN.value
     room = Room(0) if limits is None else room_of(row, limits, used, seen.now)
+    of_rate = None if limits is None or limits.rate is None else room_of_rate(row, limits.rate, seen.now)
     return ResourceStatus(
         name=name,
         entry=get_settings().resources.covering(name) or "",
@@ -158,6 +178,9 @@ def _status(name: str, seen: _Seen) -> ResourceStatus:
         until=None if room.jobs else room.until,
         changed=any(each is not None and (each.limit is not None or each.rate) for each in (row, seen.of_entry(name))),
         promoted=row.promoted,
+        time=seen.now,
+        rate_free=None if of_rate is None else of_rate.jobs,
+        rate_until=None if of_rate is None or of_rate.jobs else of_rate.until,
     )
 
 

@@ -89,13 +89,18 @@ def room_of(row: Resource, limits: ResourceLimits, used: int, now: datetime) -> 
     if limits.limit is not None:
         jobs = min(jobs, max(0, limits.limit - used))
     if jobs > 0 and limits.rate is not None:
-        tolerance = limits.rate.interval * (limits.rate.burst - 1)
-        arrival = max(row.next_permit_time or now, now)
-        allowed = (now + tolerance - arrival) // limits.rate.interval + 1
-        if allowed < jobs:
-            following = arrival + limits.rate.interval * max(0, allowed) - tolerance
-            return Room(max(0, allowed), following)
+        rated = room_of_rate(row, limits.rate, now)
+        if rated.jobs < jobs:
+            return rated
     return Room(jobs, until)
+
+
+def room_of_rate(row: Resource, rate: Rate, now: datetime) -> Room:
+    """How many more jobs the rate lets start now, at most its burst, and when it lets one more; pure."""
+    tolerance = rate.interval * (rate.burst - 1)
+    arrival = max(row.next_permit_time or now, now)
+    allowed = max(0, (now + tolerance - arrival) // rate.interval + 1)
+    return Room(allowed, arrival + rate.interval * allowed - tolerance)
 
 
 def permit_time_after(row: Resource, rate: Rate, taken: int, now: datetime) -> datetime:

@@ -10,6 +10,8 @@ from jobexec.models import BlockedJob, Job, Resource
 from jobexec.operations import hold_resource, set_resource_limits
 from jobexec.operations.reports import counts, resources
 from jobexec.operations.reports.resources import holders, open_breakers, resource_names, resource_status, totals
+from jobexec.operations.resources.promote import promote
+from jobexec.operations.why.explain import why
 from tests.support.factories import make_row
 
 pytestmark = pytest.mark.every_database
@@ -27,8 +29,46 @@ def rows(alias, table, resource, count=1):
         make_row(table, alias, resource=resource)
 
 
+def codes(alias, job):
+    return [each.code for each in why(job.pk, using=alias).reasons]
+
+
 def numbers(found):
     return {entry: (int(each.in_use), int(each.waiting)) for entry, each in found.items()}
+
+
+def test_what_a_rate_allows_now_and_when_it_allows_the_next_job(alias, frozen, configure):
+    configure(RESOURCES={"mail": {"rate": "6/PT1M", "burst": 3}, "pay.example": {"limit": 2}})
+
+    def status(name="mail"):
+        (found,) = resource_status(alias, [name])
+        return found.rate_free, found.rate_until, found.until, found.rate_words
+
+    assert status() == (3, None, None, "3 of 3 now")
+    assert status("pay.example") == (None, None, None, "")
+    waiting = [make_row(BlockedJob, alias, resource="mail", rank=rank) for rank in range(6)]
+    assert promote(alias, ["mail"], 2).moved == 2
+    assert status() == (1, None, None, "1 of 3 now")
+    assert codes(alias, waiting[2])[0] == "resource_soon"
+    assert promote(alias, ["mail"], 9).moved == 1
+    free, moment, until, words = status()
+    assert (free, until) == (0, moment) and words.startswith("the next job on ") and words.endswith("(in 15 s)")
+    assert codes(alias, waiting[3])[0] == "resource_rate"
+    (found,) = resource_status(alias, ["mail"])
+    assert (found.as_json()["rate_free"], found.as_json()["rate_until"]) == (0, moment.isoformat())
+    frozen.tick((moment - frozen.now).total_seconds() - 0.001)
+    assert (status()[0], promote(alias, ["mail"], 9).moved) == (0, 0)
+    frozen.tick(0.001)
+    assert (status()[0], promote(alias, ["mail"], 9).moved) == (1, 1)
+
+
+def test_the_rate_is_told_whatever_the_breaker_says(alias, frozen, configure):
+    configure(RESOURCES={"mail": {"rate": "6/PT1M", "breaker": "fast"}})
+    later, next_job = frozen.now + timedelta(hours=1), frozen.now + timedelta(seconds=10)
+    columns = {"breaker_state": "open", "trial_time": later, "next_permit_time": next_job}
+    Resource.objects.using(alias).create(name="mail", **columns)
+    (found,) = resource_status(alias, ["mail"])
+    assert (found.rate_free, found.rate_until, found.until) == (0, next_job, later)
 
 
 def test_totals_by_entry(alias):

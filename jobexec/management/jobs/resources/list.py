@@ -65,6 +65,8 @@ def _show(status: ResourceStatus, row: Resource, screen: Screen) -> None:
         screen.tell({**status.as_json(), "breaker_time": row.breaker_time, "hold_until": row.hold_until, "jobs": shown})
         return
     tell_resources([status], screen)
+    if status.rate_words:
+        screen.say(_("The rate allows: %(jobs)s") % {"jobs": status.rate_words})
     if status.reason:
         screen.say(_("Reason: %(reason)s") % {"reason": clean(status.reason)})
     if row.breaker_time is not None:
