@@ -8,6 +8,7 @@ import pytest
 from jobexec import clock
 from jobexec.models import BlockedJob, Message, Resource
 from jobexec.models.batch import JOBS
+from jobexec.operations.history.incidents import open_breaker_incident
 from tests.support.web import browser
 from tests.support.web.accessibility import grave_findings, poor_contrasts
 
@@ -23,11 +24,15 @@ PHONE, WIDE = {"width": 400, "height": 850}, {"width": 1440, "height": 900}
 @pytest.fixture
 def urls(settings):
     """The pages, each with all that it can show."""
-    known = {"RESOURCES": {"pay.example": {"limit": 2, "breaker": "fast"}}}
+    known = {"RESOURCES": {"pay.example": {"limit": 2, "rate": "100/PT1M", "breaker": "fast"}}}
     settings.JOBEXEC = {**getattr(settings, "JOBEXEC", {}), **known}
     until = clock.now() + timedelta(hours=1)
     waiting = data.make(BlockedJob, waits_for="approved", waits_for_key="order-4711", waits_until=until)
     data.make(BlockedJob, resource="pay.example", rank=0)
+    open_breaker_incident("default", "pay.example", "12 of 20 calls failed, the last one with " + "GatewayTimeout" * 9)
+    hold = {"hold": "open", "hold_until": "2099-01-01T08:00:00Z"}
+    about = {"verb": "hold_resource", "object_type": "resource", "object_id": "pay.example"}
+    data.audit(**about, old_value={"hold": "", "hold_until": None}, new_value=hold)
     call = {"handler": "shop.jobs.publish", "configuration": {"args": [2026], "kwargs": {}}, "columns": {}}
     counts = {"total": 100, "changed": 60, "failed": 5, "skipped": 3}
     batch = data.batch(type=JOBS, name="import of March", arguments={"on_success": call}, selection={}, **counts)
@@ -54,6 +59,16 @@ def test_all_can_be_read(page, urls, scheme, size):
         wrong += [(url, each) for each in found]
         page.complaints.clear()
     assert wrong == []
+
+
+def test_the_timeline_of_a_breaker_leads_to_its_incidents(page, urls):
+    page.set_viewport_size(PHONE)
+    page.goto(urls[3])
+    timeline = page.locator("#jobexec-timeline")
+    assert timeline.locator("li").count() == 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    timeline.locator("li a").first.click()
+    assert "12 of 20 calls failed" in page.inner_text(".field-message_text")
 
 
 def test_the_progress_of_a_batch_and_what_it_waits_for(page, urls):

@@ -8,6 +8,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.contrib.admin import site
+from django.contrib.auth import get_user_model
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -16,7 +18,9 @@ from demo_project.benchmarks.bulk import multiply
 from demo_project.benchmarks.cases.upkeep.admin_pages import get, routed_to
 from demo_project.benchmarks.cases.upkeep.backlog import analyze
 from jobexec import clock
+from jobexec.admin.jobs.story import story_of_breaker
 from jobexec.models import (
+    AuditLog,
     DeadLetterJob,
     ExternalWorkerJob,
     Incident,
@@ -24,6 +28,7 @@ from jobexec.models import (
     JobKey,
     JobLog,
     LogState,
+    Resource,
     ResultStatus,
     SuspendedJob,
     TaskResult,
@@ -31,6 +36,8 @@ from jobexec.models import (
 )
 from jobexec.operations.reports.counts import COUNT_LIMIT
 from tests.support.suite.tiers import some
+
+from .test_failures import explained
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]
@@ -103,6 +110,25 @@ def test_a_list(alias: str, table: type[Any], query: str, settings: Any) -> None
     assert statements
     for sql in statements:
         judge(alias, sql)
+
+
+def test_the_timeline_of_a_resource(alias: str, rf: Any) -> None:
+    now = clock.now().replace(microsecond=0)
+    indexes = {Incident: "jobexec_incident_resource", AuditLog: "jobexec_auditlog_object_id"}
+    for row in (
+        Incident(timestamp=now, job_id=uuid4(), **COMMON),
+        AuditLog(timestamp=now, verb="requeue", object_type="deadletterjob", object_id=str(uuid4())),
+    ):
+        row.save(using=alias, force_insert=True)
+        multiply(row, ROWS, later="timestamp", distinct=["job_id"] if isinstance(row, Incident) else ["object_id"])
+        analyze(alias, type(row))
+    resource, request = Resource.objects.using(alias).create(name="pay.example"), rf.get("/")
+    request.user = get_user_model()(pk=0, is_active=True, is_superuser=True)
+    page: Any = site._registry[Resource]
+    found = explained(alias, lambda: story_of_breaker(page, request, resource))
+    for table, index in indexes.items():
+        about = [plan for sql, plan in found if table._meta.db_table in sql]
+        assert about and all(index in plan for plan in about), about
 
 
 def sent(alias: str, table: type[Any], query: str) -> list[str]:

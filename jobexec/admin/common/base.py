@@ -314,6 +314,11 @@ class TableAdmin(ModelAdmin):
             raise Http404
         return row
 
+    def other(self, model: type[Model], request: HttpRequest) -> TableAdmin | None:
+        """The admin of another table; None if the site has none, or the user may not view it."""
+        found = self.admin_site._registry.get(model)
+        return found if isinstance(found, TableAdmin) and found.has_view_permission(request) else None
+
     def page_url(self, key: Any) -> str:
         """The URL of a row's page."""
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_change"

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from jobexec.identifiers import as_id
-from jobexec.models import AbstractJob, AuditLog
+from jobexec.models import AbstractJob, AuditLog, Resource
 
 from ..common import display, filters, text_filters
 from ..common.base import TableAdmin
@@ -124,9 +124,11 @@ def sentence(entry: AuditLog) -> str:
 
 
 def interventions(row: Any) -> QuerySet[AuditLog]:
-    """Operators' changes to a job, in any table, alone or among others; or to another row with a UUID."""
+    """Operators' changes to a job, in any table, alone or among others; or to a resource or another row with a UUID."""
     entries = AuditLog.objects.using(row._state.db)
     alone = entries.filter(object_id=str(row.pk))
+    if isinstance(row, Resource):  # known by a name, which others may have, too; that of a refused change is ''
+        alone = alone.filter(object_type__in=("resource", ""))
     if isinstance(row, AbstractJob):
         alone = alone | among_several(entries, str(row.pk)).filter(timestamp__gte=row.create_time)
     return alone.defer("scope").order_by("-timestamp", "-pk")[:SHOWN]

@@ -129,9 +129,8 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
         return {**heading, "story": self._story(request, row), **Surroundings(self, request, row).context()}
 
     def _story(self, request: HttpRequest, job: AbstractJob) -> Story:
-        log_admin = self.admin_site._registry.get(JobLog)
-        visible = log_admin is not None and log_admin.has_view_permission(request)
-        log = log_admin.get_queryset(request) if log_admin is not None and visible else None
+        log_admin = self.other(JobLog, request)
+        log = None if log_admin is None else log_admin.get_queryset(request)
         audited = request.user.has_perm("jobexec.view_auditlog")
         return story_of(job, log, f"{self.list_url(JobLog)}?{urlencode({'q': str(job.pk)})}", audited=audited)
 

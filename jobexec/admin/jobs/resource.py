@@ -26,6 +26,7 @@ from ..common.base import TableAdmin
 from ..common.job_columns import visible_calls
 from ..common.permissions import OperationPermissions
 from .resource_actions import HoldClosed, HoldOpen, Release, SetLimits
+from .story import story_of_breaker
 
 HOLDERS_SHOWN = 10
 _KINDS = {BreakerState.CLOSED: "ok", BreakerState.OPEN: "bad", BreakerState.HALF_OPEN: "warn"}
@@ -59,11 +60,11 @@ class ResourceAdmin(OperationPermissions, TableAdmin):
     actions = (SetLimits(), HoldOpen(), HoldClosed(), Release())
     change_form_template = "admin/jobexec/resource_page.html"
     readonly_fields = (
-        *("entry", "most", "pace", "used", "waits", "standing", "let_through"),
+        *("entry", "most", "pace", "allowed", "used", "waits", "standing", "let_through"),
         *("since", "until", "trial", "why"),
     )
     fieldsets = (
-        (None, {"fields": (("name", "entry"), ("most", "pace"), ("used", "waits", "let_through"))}),
+        (None, {"fields": (("name", "entry"), ("most", "pace", "allowed"), ("used", "waits", "let_through"))}),
         (gettext_lazy("Circuit breaker"), {"fields": (("standing", "since", "until", "trial"), "why")}),
     )
 
@@ -79,16 +80,17 @@ class ResourceAdmin(OperationPermissions, TableAdmin):
                 named[status.name].status = status  # type: ignore[attr-defined]
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
-        actions = self.permitted_actions(request)
+        context = {"story": story_of_breaker(self, request, row), "holders": None}
         if row.name.endswith("*"):
-            return {"row_actions": [action for action in actions if isinstance(action, SetLimits)], "holders": None}
-        jobs = self.admin_site._registry.get(Job)
-        if jobs is None or not jobs.has_view_permission(request):
-            return {"holders": None}
+            actions = [action for action in self.permitted_actions(request) if isinstance(action, SetLimits)]
+            return {**context, "row_actions": actions}
+        if self.other(Job, request) is None:
+            return context
         using = row._state.db or "default"
         found = holders(using, row.name, HOLDERS_SHOWN + 1)
         calls = visible_calls(request, self.admin_site, {job.pk for job in found[:HOLDERS_SHOWN]}, using)
         return {
+            **context,
             "holders": [
                 {
                     "job": display.job_link(job.pk, self.admin_site.name),
@@ -120,6 +122,11 @@ class ResourceAdmin(OperationPermissions, TableAdmin):
     @admin.display(description=gettext_lazy("rate"))
     def pace(self, row: Resource) -> str | SafeString:
         return _shown(str(_limits(row).rate or _none()), str(_declared(row).rate or _none()))
+
+    @admin.display(description=gettext_lazy("the rate allows"))
+    def allowed(self, row: Resource) -> str:
+        status = _status(row)
+        return (status and status.rate_words) or display.NONE
 
     @admin.display(description=gettext_lazy("permits in use"))
     def used(self, row: Resource) -> str | SafeString:

@@ -1,4 +1,4 @@
-"""The timeline of a job: its attempts from the log, and the actions of operators, ordered by time."""
+"""Timelines, ordered by time: of a job, its attempts and the actions of operators; and of a resource, its breaker."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from jobexec.models import AbstractJob, AuditLog, JobLog, LogState
+from jobexec.models import AbstractJob, AuditLog, BreakerState, Incident, JobLog, LogState, Resource
 
 from ..common import display
+from ..common.base import TableAdmin
+from ..common.filters import IncidentStateFilter
 from ..common.job_log_columns import log_badge
 from ..history.audit_log import interventions, sentence, who
 
@@ -28,6 +31,7 @@ class Event:
     facts: tuple[str, ...] = ()
     message: str | SafeString = ""
     details: str = ""
+    url: str = ""
 
     @property
     def time(self) -> str:
@@ -36,10 +40,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The latest events, newest first. ``log_url`` leads to the whole log if there are more events."""
+    """The latest events, newest first, and links to all of them if there may be more."""
 
     events: list[Event]
-    log_url: str = ""
+    links: tuple[SafeString, ...] = ()
 
 
 def story_of(job: AbstractJob, log: QuerySet[JobLog] | None, log_url: str, *, audited: bool) -> Story:
@@ -54,7 +58,34 @@ def story_of(job: AbstractJob, log: QuerySet[JobLog] | None, log_url: str, *, au
         events.append(Event(job.create_time, display.badge("wait", _("created"))))
     events += (_done_by(entry) for entry in (interventions(job) if audited else ()))
     # The sort is stable: events at the same time keep the order of the log.
-    return Story(sorted(events, key=lambda event: event.moment, reverse=True), log_url if more else "")
+    links = (display.link(log_url, _("The whole log of this job")),) if more else ()
+    return Story(sorted(events, key=lambda event: event.moment, reverse=True), links)
+
+
+def story_of_breaker(page: TableAdmin, request: HttpRequest, row: Resource) -> Story | None:
+    """When its breaker was open, and what operators did to the resource; None for users who may see neither."""
+    incidents, audit = page.other(Incident, request), page.other(AuditLog, request)
+    events, links = list[Event](), list[SafeString]()
+    if incidents is not None:
+        found = incidents.get_queryset(request).using(row._state.db).filter(resource=row.pk)
+        for incident in found.order_by("-timestamp", "-pk")[:SHOWN]:
+            events += _of_incident(incident, incidents.page_url(incident.pk))
+        query = {"resource": row.pk, "state__exact": IncidentStateFilter.ALL}
+        links.append(display.link(incidents.list_url(), _("All incidents"), **query))
+    if audit is not None:
+        events += (_done_by(entry, audit.page_url(entry.pk)) for entry in interventions(row))
+        links.append(display.link(audit.list_url(), _("Audit log"), q=row.pk))
+    events.sort(key=lambda event: event.moment, reverse=True)
+    return Story(events[:SHOWN], tuple(links)) if links else None
+
+
+def _of_incident(incident: Incident, url: str) -> Iterable[Event]:
+    if incident.end_time is not None:
+        lasted = display.duration((incident.end_time - incident.timestamp).total_seconds())
+        facts = (_("it was open for %(time)s") % {"time": lasted},)
+        yield Event(incident.end_time, display.badge("ok", BreakerState.CLOSED.label), facts, url=url)
+    badge, reason = display.badge("bad", BreakerState.OPEN.label), display.shortened(incident.message, 160)
+    yield Event(incident.timestamp, badge, (reason,), incident.annotation, url=url)
 
 
 def _logged(entry: JobLog) -> Event:
@@ -82,5 +113,5 @@ def _facts(entry: JobLog) -> Iterable[str]:
         yield _("retries left: %(retries)d") % {"retries": entry.retries}
 
 
-def _done_by(entry: AuditLog) -> Event:
-    return Event(entry.timestamp, who(entry), (sentence(entry),))
+def _done_by(entry: AuditLog, url: str = "") -> Event:
+    return Event(entry.timestamp, who(entry), (sentence(entry),), url=url)

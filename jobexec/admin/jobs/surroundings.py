@@ -79,10 +79,8 @@ class Surroundings:
             "links": self.links(),
         }
 
-    def _admin(self, table: type[Any]) -> TableAdmin | None:
-        table_admin = self._page.admin_site._registry.get(table)
-        visible = isinstance(table_admin, TableAdmin) and table_admin.has_view_permission(self._request)
-        return table_admin if visible else None  # type: ignore[return-value]
+    def _admin(self, table: type[Model]) -> TableAdmin | None:
+        return self._page.other(table, self._request)
 
     def reasons(self) -> list[str]:
         """Why the job is not running, the decisive reason first."""

@@ -1,13 +1,15 @@
 """The list and the page of resources, and what operators do there."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.admin.utils import quote
 
+from jobexec import clock
 from jobexec.admin.common import display
-from jobexec.models import AuditLog, BlockedJob, Job, Resource
+from jobexec.admin.jobs import story
+from jobexec.models import AuditLog, BlockedJob, Incident, Job, Resource
 from jobexec.operations.reports import resources as reports
 
 from .. import data
@@ -122,6 +124,114 @@ def test_holders_are_told_apart_by_their_calls(admin):
     assert statements_of(admin, page_url(row)) == statements
 
 
+def field(admin, row, name):
+    """The text of a field on the page of a row."""
+    content = admin.get(page_url(row)).content.decode()
+    (text,) = re.findall(rf'fieldBox field-{name}.*?<div class="readonly">(.*?)</div>', content, re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", text).split())
+
+
+@pytest.mark.usefixtures("stopped_time")
+def test_the_page_says_what_the_rate_allows(admin):
+    row = data.resource(breaker_state="closed")
+    assert field(admin, row, "allowed") == "1 of 1 now"
+    Resource.objects.update(next_permit_time=clock.now() + timedelta(seconds=90))
+    assert re.fullmatch(r"the next job on .* CES?T \(in 1 min 30 s\)", field(admin, row, "allowed"))
+    assert field(admin, data.resource(name="customer:1"), "allowed") == display.NONE
+    assert field(admin, data.resource(name=PATTERN, rate="9/PT1S"), "allowed") == display.NONE
+
+
+def breaker_incident(minutes, lasted=None, **columns):
+    """An incident of a breaker that opened so many minutes ago; without ``lasted`` it is still open."""
+    begin = clock.now() - timedelta(minutes=minutes)
+    ended = {} if lasted is None else {"state": "resolved", "end_time": begin + timedelta(minutes=lasted)}
+    about = {"type": "breakerOpen", "resource": "pay.example", "message": "12 of 20 calls failed"}
+    return Incident.objects.create(timestamp=begin, **{**about, **ended, **columns})
+
+
+def done(minutes, verb, **columns):
+    """An entry of the audit log about the resource."""
+    about = {"object_type": "resource", "object_id": "pay.example", "tenant_id": None, "count": 0}
+    moment = clock.now() - timedelta(minutes=minutes)
+    return data.audit(timestamp=moment, verb=verb, **{**about, "old_value": None, "new_value": None, **columns})
+
+
+def told(response):
+    """The timeline of a page: the badges, the facts and the notes."""
+    events = response.context["story"].events
+    return [(re.sub(r"<[^>]+>", "", event.badge), *event.facts, *filter(None, [event.message])) for event in events]
+
+
+@pytest.mark.usefixtures("stopped_time")
+def test_the_timeline_shows_the_breaker_and_the_operators(admin):
+    row = data.resource()
+    before = breaker_incident(90, 30, message="ConnectionError: " + "x" * 200)
+    now = breaker_incident(1, annotation="OPS-4711")
+    admin.act(Resource, "set_limits", [row], limit="7", rate="")
+    admin.act(Resource, "release", [row])  # closes the breaker, and with it its incident
+    limited, released = AuditLog.objects.order_by("pk")
+    AuditLog.objects.filter(pk=limited.pk).update(timestamp=clock.now() - timedelta(minutes=75))
+    breaker_incident(5, resource="customer:1")
+    done(3, "set_client_enabled", object_type="gatewayclient")  # has the same name
+    refused = done(100, "hold_resource", object_type="", new_value={"refused": "only at night"})
+    response = admin.get(page_url(row))
+    assert told(response) == [
+        ("closed", "it was open for 1 min"),
+        (
+            "admin",
+            "release resource: breaker_state open → closed, trial_time "
+            f"{released.old_value['trial_time']} → –, reason {row.reason} → –",  # noqa: RUF001 (nothing)
+        ),
+        ("open", "12 of 20 calls failed", "OPS-4711"),
+        ("closed", "it was open for 30 min"),
+        ("admin", "set resource limits: limit – → 7"),  # noqa: RUF001 (nothing)
+        ("open", display.shortened(before.message, 160)),
+        ("ann", "hold resource: refused only at night"),
+    ]
+    content = response.content.decode()
+    places = [content.index(f'<a href="{page_url(each)}">') for each in (now, released, before, limited, refused)]
+    assert places == sorted(places)
+    assert f'"{list_url(AuditLog)}?q=pay.example"' in content
+    incidents = admin.get(f"{list_url(Incident)}?resource=pay.example&state__exact=all")
+    assert f'"{incidents.wsgi_request.get_full_path()}"'.replace("&", "&amp;") in content
+    assert list(incidents.context["cl"].result_list) == [now, before]
+
+
+def test_a_timeline_without_events_says_so(admin):
+    assert "Nothing yet." in admin.get(page_url(data.resource())).content.decode()
+
+
+@pytest.mark.usefixtures("stopped_time")
+def test_the_timeline_shows_the_latest_events_only(admin, monkeypatch):
+    monkeypatch.setattr(story, "SHOWN", 3)
+    for minutes in (10, 20, 30, 40):
+        breaker_incident(minutes, 5)
+    done(14, "hold_resource")
+    shown = [each[0] for each in told(admin.get(page_url(data.resource())))]
+    assert shown == ["closed", "open", "ann"]
+
+
+def test_each_part_of_the_timeline_needs_its_permission(staff):
+    row, permissions = data.resource(), ("view_incident", "view_auditlog")
+    breaker_incident(10, 5)
+    done(20, "hold_resource")
+    assert "jobexec-timeline" not in staff("view_resource", view=False).get(page_url(row)).content.decode()
+    for permission, badges in zip(permissions, (["closed", "open"], ["ann"]), strict=True):
+        assert [each[0] for each in told(staff("view_resource", permission, view=False).get(page_url(row)))] == badges
+
+
+def test_the_page_costs_the_same_whatever_has_happened(admin):
+    row = data.resource()
+    url = page_url(row)
+    statements_of(admin, url)
+    few = statements_of(admin, url)
+    for minutes in range(20):
+        breaker_incident(minutes + 1, 0.5)
+        done(minutes, "hold_resource")
+    # session, user, the resource, its status (4), its incidents, what operators did, who has permits (3)
+    assert statements_of(admin, url) == few <= 12
+
+
 def test_who_may_not_see_jobs_does_not_see_who_has_permits(staff):
     row, holder = data.resource(), data.running(resource="pay.example")
     content = staff("view_resource", view=False).get(page_url(row)).content.decode()
@@ -133,6 +243,8 @@ def test_a_pattern_has_limits_only(admin):
     content = admin.get(f"{list_url(Resource)}{quote(PATTERN)}/change/").content.decode()
     assert re.findall(r'name="action" value="(\w+)"', content) == ["set_limits"]
     assert "jobexec-holders" not in content
+    done(1, "set_resource_limits", object_id=PATTERN, new_value={"limit": 3})
+    assert told(admin.get(page_url(row))) == [("ann", "set resource limits: limit 3")]
     response = admin.act(Resource, "hold_open", [row])
     (level, text), *_ = admin.told(response)
     assert level == "warning" and "expected a name that RESOURCES covers" in text
