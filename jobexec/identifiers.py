@@ -1,4 +1,4 @@
-"""The ids of jobs: UUIDs of version 7, which sort by creation time."""
+"""The ids of jobs: UUIDs of version 7, which sort by creation time; and which handlers are jobexec's own."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ import time
 import uuid
 from datetime import datetime
 
+#: The prefix of jobexec's own handlers, which run batches and other operations, and are not enqueued directly. It also
+#: stands for all of them together.
+OWN = "jobexec."
+
 _COUNTER_BITS = 42
 _COUNTER_MAX = (1 << _COUNTER_BITS) - 1
 
 _lock = threading.Lock()
 _last_ms = 0
 _counter = _COUNTER_MAX
+
+
+def own_together(handler_type: str) -> str:
+    """The handler's name; that of all of jobexec's own handlers is :data:`OWN`."""
+    return OWN if handler_type.startswith(OWN) else handler_type
 
 
 def uuid7() -> uuid.UUID:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound
+from jobexec.identifiers import OWN as OWN
 
 from .base import AsyncJobHandler, JobHandler
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from .schedules import Declaration
 
 Resolver: TypeAlias = Callable[[str], JobHandler | None]
-
-#: The prefix of jobexec's own handlers, which run batches and other operations, and are not enqueued directly.
-OWN = "jobexec."
 
 _handlers: dict[str, JobHandler] = {}
 #: Those of them that can run without a thread, by the same names.

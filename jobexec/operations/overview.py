@@ -12,6 +12,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from jobexec.conf import get_settings
+from jobexec.identifiers import own_together
 from jobexec.models import (
     Batch,
     BatchState,
@@ -55,7 +56,7 @@ PARTS = frozenset({"counts", "incidents", "running", "timers", "schedules", "sus
 
 @dataclass(frozen=True, slots=True)
 class NextTimers:
-    """The next timers of a handler, and the first of them."""
+    """The next timers of a handler, or of all of jobexec's own handlers, and the first of them."""
 
     handler_type: str
     id: UUID
@@ -220,7 +221,7 @@ def _timers(ask: _Question) -> dict[str, Any]:
     for handler, id, due_date, attempts, tenant in found[:most]:
         # SQLite accepts any text as a date, and Django reads it as None.
         if due_date is not None and (ask.tenants is None or tenant in ask.tenants):
-            groups.setdefault(handler, []).append((id, due_date, attempts))
+            groups.setdefault(own_together(handler), []).append((id, due_date, attempts))
     more = len(found) > most
     return {
         "timers": [

@@ -200,6 +200,17 @@ def test_an_action_is_watched_in_a_pipe(alias, monkeypatch):
     assert code == 2 and "--watch works only with actions that change nothing" in text
 
 
+def test_jobexecs_own_handlers_have_one_name(alias):
+    make_row(TimerJob, alias, handler_type="jobexec.alert", due_date=NOW + timedelta(hours=1))
+    counted = {"name": JOB_SUCCESSFUL, "key": "jobexec.alert", "timestamp": NOW - timedelta(minutes=1), "value": 10}
+    MeterLog(**counted).save(using=alias)
+    lines = [" ".join(line.split()) for line in jobs("stats", alias=alias)[1].splitlines()]
+    assert "2.0 10 0 jobexec's own" in lines
+    assert [line for line in lines if line.startswith("in 1 h jobexec's own 1 ")]
+    _, (told,) = objects("stats", alias=alias)
+    assert [each["handler_type"] for part in ("timers", "handlers") for each in told[part]] == ["jobexec."] * 2
+
+
 @pytest.mark.parametrize("period", ["", "x", "0s", "-1h"])
 def test_a_bad_period_is_usage(alias, period, capsys):
     with pytest.raises(Exception, match="expected a duration"):

@@ -13,7 +13,9 @@ from django.utils.translation import gettext_lazy as _
 from rangefilter.filters import DateTimeRangeFilterBuilder, NumericRangeFilterBuilder
 
 from jobexec.conf import get_settings
+from jobexec.identifiers import OWN
 from jobexec.models import IncidentState, JobDefinition
+from jobexec.operations.values.humanize import handler_name
 
 from .tenancy import is_restricted
 
@@ -26,7 +28,7 @@ TIMESTAMP = ("timestamp", DateTimeRangeFilterBuilder(title=_("timestamp")))
 
 
 class HandlerFilter(admin.SimpleListFilter):
-    """Filter by handler; offers the handlers that executors have registered."""
+    """Filter by handler; offers the handlers that executors have registered, and jobexec's own as one."""
 
     title = _("handler")
     parameter_name = "handler"
@@ -35,13 +37,16 @@ class HandlerFilter(admin.SimpleListFilter):
         if is_restricted(request):
             return []  # job definitions belong to no tenant
         definitions = JobDefinition.objects.using(router.db_for_read(model_admin.model))
-        names = definitions.order_by("handler_type").values_list("handler_type", flat=True).distinct()[:200]
-        return [(name, name) for name in names]
+        ours = definitions.exclude(handler_type__startswith=OWN).order_by("handler_type")
+        names = list(ours.values_list("handler_type", flat=True).distinct()[:200])
+        return [(name, handler_name(name)) for name in (*names, OWN)] if names else []
 
     def has_output(self) -> bool:
         return bool(self.value()) or super().has_output()  # also of what other pages link to
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() == OWN:
+            return queryset.filter(handler_type__startswith=OWN)
         return queryset.filter(handler_type=self.value()) if self.value() else queryset
 
 

@@ -10,9 +10,10 @@ from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
+from jobexec.identifiers import OWN
 from jobexec.operations.reports.subjects import Split
 from jobexec.operations.reports.throughput import Runs, Times, Traffic
-from jobexec.operations.values.humanize import NONE, duration
+from jobexec.operations.values.humanize import NONE, duration, handler_name
 
 from . import charts
 
@@ -59,7 +60,7 @@ def runs(found: Runs, now: datetime) -> dict[str, Any]:
 def split(found: Split, now: datetime) -> dict[str, Any]:
     """The chart of runs by handler, category or node."""
     layers = [(f"jobexec-part-{at}", values) for at, values in enumerate(found.values.values())]
-    names = [name or _("others") for name in found.values]
+    names = [handler_name(name) or _("others") for name in found.values]
     steps = len(next(iter(found.values.values()), []))
     tips = [
         _("%(from)s to %(until)s: %(figures)s")
@@ -78,7 +79,7 @@ def split(found: Split, now: datetime) -> dict[str, Any]:
     said = ", ".join(f"{name}: {total}" for name, total in zip(names, totals, strict=True))
     return {
         "legend": [
-            {"kind": kind, "name": name, "total": total, "is_rest": not key}
+            {"kind": kind, "name": name, "total": total, "several": key in ("", OWN)}
             for (kind, _values), name, total, key in zip(layers, names, totals, found.values, strict=True)
         ],
         "bars": charts.stacked_bars("jobexec-split", _("Jobs over time"), said, layers, tips),

@@ -23,6 +23,7 @@ from jobexec.models import (
 from jobexec.operations.overview import NodeStatus, Overview
 from jobexec.operations.problems import problems, start_command
 from jobexec.operations.schedules.words import in_words
+from jobexec.operations.values.humanize import handler_name
 
 from ..common import display, node_columns
 from ..common.page_links import incident_groups_url, running_url, subject_url
@@ -115,7 +116,7 @@ def failures(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
 def split_legend(legend: list[dict[str, Any]], by: str, visible: VisibleTables) -> list[dict[str, Any]]:
     """The names of the split chart with links to their pages; a node's is in the list of nodes."""
     for each in legend:
-        if each["is_rest"] or not visible.linked:
+        if each["several"] or not visible.linked:
             each["url"] = ""
         elif by == "node":
             each["url"] = visible.list(ExecutorNode, q=each["name"])
@@ -135,7 +136,7 @@ def timers(seen: Overview, visible: VisibleTables) -> dict[str, Any] | None:
         retries = _("waiting for a retry") if alone else _("%(count)s wait for a retry") % {"count": each.retries}
         rows.append(
             {
-                "handler": display.handler(each.handler_type),
+                "handler": display.handler(handler_name(each.handler_type)),
                 "url": url,
                 "count": each.count,
                 "due": display.relative(each.due_date, seen.now),

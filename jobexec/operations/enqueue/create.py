@@ -19,7 +19,7 @@ from jobexec.conf.messages import LENGTH, check_moment, check_name, check_text
 from jobexec.conf.resources import is_name
 from jobexec.encryption import envelope_of, seal, unseal
 from jobexec.exceptions import InvalidJob
-from jobexec.identifiers import uuid7, uuid7s
+from jobexec.identifiers import OWN, uuid7, uuid7s
 from jobexec.json_values import shown
 from jobexec.models import SHARED_COLUMNS, Batch, BlockedJob, Job, JobType, LogState, TimerJob
 
@@ -40,8 +40,6 @@ _OPTIONS = frozenset(SHARED_COLUMNS) - {"revision", "lock_owner", "lock_expirati
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 #: A pattern keeps copies of itself for this number of resources.
 _RESOURCES = 1000
-#: The jobs of jobexec itself, whose arguments are ids.
-_OWN = "jobexec."
 _OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
 #: What a job belongs to: texts that are stored as they are, so that jobs of one pattern may differ in them.
 _BELONGS = ("execution_id", "process_instance_id", "root_process_instance_id", "correlation_id")
@@ -130,7 +128,7 @@ def _encrypted(columns: Mapping[str, Any], own: dict[str, Any]) -> dict[str, Any
         if not isinstance(own.get("id"), UUID):
             raise InvalidJob("handler_configuration: expected an id with encrypted arguments, got none.")
         unseal(configuration, handler_type, own["id"])
-    elif get_settings().encrypt_arguments and not handler_type.startswith(_OWN):
+    elif get_settings().encrypt_arguments and not handler_type.startswith(OWN):  # whose arguments are ids
         id = UUID(str(own.get("id") or uuid7()))
         own |= {"id": id, "handler_configuration": seal(configuration or {}, handler_type, id)}
     return own
@@ -202,7 +200,7 @@ class Pattern:
         """
         if self._is_asked:
             handler_type = self._columns.get("handler_type", "")
-            if not handler_type.startswith(_OWN):
+            if not handler_type.startswith(OWN):
                 authorize("enqueue", handler_type, self.using, self._columns)
 
     def of_resource(self, name: str | None) -> Pattern:

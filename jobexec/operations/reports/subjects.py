@@ -16,6 +16,7 @@ from typing import Any
 from django.db.models import Count, Q
 
 from jobexec import clock
+from jobexec.identifiers import own_together
 from jobexec.models import (
     JOB_TABLES,
     AbstractJob,
@@ -169,7 +170,7 @@ def split_by(using: str, by: str, now: datetime, period: timedelta, names: Seque
     """The runs that succeeded or failed in the last ``period``, by handler, category or node.
 
     ``names`` are the categories; all others, and those that a node did not count (:data:`MOST`), are among the rest.
-    Rows of nodes are kept apart for two hours only.
+    Rows of nodes are kept apart for two hours only. All of jobexec's own handlers are one.
     """
     step = step_of(period)
     since = floor(now - period, step)
@@ -182,7 +183,7 @@ def split_by(using: str, by: str, now: datetime, period: timedelta, names: Seque
         rows = rows.exclude(reporter="")
     found: dict[str, list[float]] = {}
     for name, slot, count in sums_by_slot(rows, _SPLIT_COLUMNS[by], since=since, step=step):
-        found.setdefault(name, [0.0] * length)[slot] += count
+        found.setdefault(own_together(name) if by == "handler" else name, [0.0] * length)[slot] += count
     rest = _not_counted(found, titles, length) if by == "category" else [0.0] * length
     return Split(since, step, _most(found, rest))
 

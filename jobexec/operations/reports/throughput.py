@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q, Sum
 
+from jobexec.identifiers import own_together
 from jobexec.models import MeterLog
 
 from ..sql.time_buckets import floor, sums_by_slot
@@ -101,7 +102,7 @@ def traffic(using: str, now: datetime, period: timedelta) -> Traffic:
 
 @dataclass(frozen=True, slots=True)
 class HandlerTraffic:
-    """The jobs of a handler that an engine executed in a period, and how many a minute lately."""
+    """The jobs of a handler, or of all of jobexec's own, that an engine executed in a period, and its rate lately."""
 
     handler_type: str
     succeeded: int
@@ -116,7 +117,7 @@ def traffic_by_handler(using: str, now: datetime, period: timedelta, limit: int)
     recent = Sum("value", filter=Q(timestamp__gte=now - lately))
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for name, key, value, late in rows.values_list("name", "key").annotate(sum=Sum("value"), late=recent).order_by():
-        found[key] += Counter({name: int(value), "late": int(late or 0)})
+        found[own_together(key)] += Counter({name: int(value), "late": int(late or 0)})
     minutes = lately.total_seconds() / 60
     every = [
         HandlerTraffic(key, each[JOB_SUCCESSFUL], each[JOB_FAILED], each["late"] / minutes)

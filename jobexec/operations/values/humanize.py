@@ -8,6 +8,8 @@ from django.utils import formats, timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from jobexec.identifiers import OWN
+
 NONE = "–"  # noqa: RUF001 (an empty cell)
 
 _UNITS = (
@@ -16,6 +18,11 @@ _UNITS = (
     (60, gettext_lazy("%d min")),
     (1, gettext_lazy("%d s")),
 )
+
+
+def handler_name(handler_type: str) -> str:
+    """A handler as lists of handlers name it; all of jobexec's own are one."""
+    return _("jobexec's own") if handler_type == OWN else handler_type
 
 
 def duration(seconds: float | None) -> str:

@@ -1,6 +1,7 @@
 """Lists: they render, find, filter, count to a limit, and ask the database as often for many rows as for few."""
 
 import re
+from html import unescape
 
 import pytest
 from django.contrib.admin import ModelAdmin
@@ -8,6 +9,7 @@ from django.core.paginator import Paginator
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from jobexec import clock
 from jobexec.admin.common.paging import CappedCount, CappedPaginator
 from jobexec.admin.common.search import search
 from jobexec.identifiers import uuid7
@@ -114,6 +116,24 @@ def test_date_ranges(admin, table, column):
 def test_filters(admin, table, query, count):
     data.some_of_everything()
     assert len(shown(admin.get(list_url(table), query))) == count
+
+
+def test_jobexecs_own_handlers_are_one_choice_of_the_filter(admin):
+    url = list_url(TimerJob)
+    assert "By handler" not in admin.get(url).content.decode(), "no executor has registered any"
+    for name in ("shop.pay", "jobexec.batch_seed", "jobexec.alert"):
+        JobDefinition.objects.create(pk=name, handler_type=name, category="default")
+    rows = [
+        data.make(TimerJob, handler_type=name, due_date=clock.now())
+        for name in ("jobexec.alert", "jobexec.batch_seed", "jobexec_shop.pay")
+    ]
+    choices = re.findall(r'<a href="\?handler=([^"&]*)">\s*([^<]*?)\s*</a>', admin.get(url).content.decode())
+    assert [(value, unescape(name)) for value, name in choices] == [("shop.pay", "shop.pay"), ("jobexec.", OWN_TITLE)]
+    assert {row.pk for row in shown(admin.get(url, {"handler": "jobexec."}))} == {row.pk for row in rows[:2]}
+    assert {row.pk for row in shown(admin.get(url, {"handler": "jobexec.alert"}))} == {rows[0].pk}, "a link to one"
+
+
+OWN_TITLE = "jobexec's own"
 
 
 @pytest.mark.gate

@@ -283,6 +283,20 @@ class TestContent:
         data.make(TimerJob, due_date=clock.now(), handler_type="shop.other")
         assert admin.get(url).context["cl"].result_count == 3
 
+    def test_jobexecs_own_handlers_are_one_line_of_the_next_timers_and_of_the_split(self, admin):
+        then, counted = clock.now() - timedelta(minutes=3), {(meters.JOB_SUCCESSFUL, "shop.pay"): 5}
+        for handler in ("jobexec.processes.timer", "jobexec.alert"):
+            data.make(TimerJob, due_date=clock.now() + timedelta(hours=1), handler_type=handler)
+            counted[meters.JOB_SUCCESSFUL, handler] = 5
+        meters.flush_meters("default", "n", counted, then)
+        assert "jobexec's own 2 in " in section(admin, "jobexec-timers")
+        content = admin.get(PAGE, {"by": "handler"}).content.decode()
+        (url,) = re.findall(r'href="([^"]*timerjob/[^"]*handler=jobexec[^"]*)"', content)
+        assert admin.get(url).context["cl"].result_count == 2
+        legend = section(admin, "jobexec-flow-heading", by="handler")
+        assert "jobexec's own 10 shop.pay 5 " in legend
+        assert "name=shop.pay" in content and "name=jobexec" not in content, "it has no page"
+
     @pytest.mark.gate
     def test_schedules_that_fire_next(self, admin):
         row = data.schedule(next_time=clock.now() + timedelta(hours=5, seconds=9))

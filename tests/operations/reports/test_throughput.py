@@ -6,8 +6,8 @@ import pytest
 
 from jobexec import clock
 from jobexec.operations.overview import overview
-from jobexec.operations.reports import meters
-from jobexec.operations.reports.throughput import traffic
+from jobexec.operations.reports import meters, subjects
+from jobexec.operations.reports.throughput import traffic, traffic_by_handler
 
 HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
 
@@ -76,6 +76,17 @@ def test_nothing_was_counted(alias):
     assert (found.all_succeeded, found.all_failed) == (0, 0)
     assert found.wait.overall == {0.5: None, 0.95: None, 0.99: None}
     assert set(found.run.steps[0.5]) == {None}
+
+
+def test_jobexecs_own_handlers_are_one_among_the_projects(alias):
+    for key, value in (("shop.pay", 5), ("jobexec.batch_seed", 2), ("jobexec.processes.continue", 4)):
+        count(alias, meters.JOB_SUCCESSFUL, value, MINUTE, key=key)
+    count(alias, meters.JOB_FAILED, 1, MINUTE, key="jobexec.batch_seed")
+    found = traffic_by_handler(alias, clock.now(alias), HOUR, 10)
+    told = [(each.handler_type, each.succeeded, each.failed) for each in found]
+    assert told == [("jobexec.", 6, 1), ("shop.pay", 5, 0)]
+    split = subjects.split_by(alias, "handler", clock.now(alias), HOUR).values
+    assert {name: sum(values) for name, values in split.items()} == {"jobexec.": 7, "shop.pay": 5}
 
 
 def test_the_overview_has_it_but_not_for_tenants(alias, django_assert_num_queries):

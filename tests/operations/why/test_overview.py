@@ -141,6 +141,16 @@ def test_timers_come_by_handler_in_the_order_of_their_first_dates(alias):
     assert found.oldest_due == found.timers[0].due_date == now - MINUTE
 
 
+def test_timers_of_jobexecs_own_handlers_are_one_line_and_count_as_due(alias):
+    now = clock.now(alias)
+    dates = {"jobexec.processes.timer": -3, "pay": -2, "jobexec.batch_monitor": 5}
+    for handler, minutes in dates.items():
+        make_row(TimerJob, alias, handler_type=handler, due_date=now + minutes * MINUTE)
+    found = looked(alias, "timers")
+    assert [(each.handler_type, each.count) for each in found.timers] == [("jobexec.", 2), ("pay", 1)]
+    assert found.oldest_due == now - 3 * MINUTE
+
+
 def test_handlers_are_those_of_a_number_of_next_timers(alias, monkeypatch):
     monkeypatch.setattr(sys.modules[overview.__module__], "TIMERS_READ", 3)
     for number in range(3):

@@ -15,7 +15,7 @@ from jobexec.operations.overview import NodeStatus, Overview
 from jobexec.operations.problems import problems
 from jobexec.operations.reports.counts import CappedCount, JobCounts
 from jobexec.operations.reports.throughput import SHARES, Traffic
-from jobexec.operations.values.humanize import NONE, absolute, distance, duration
+from jobexec.operations.values.humanize import NONE, absolute, distance, duration, handler_name
 from jobexec.redaction import calls_among
 
 from ..output.screen import Screen
@@ -195,7 +195,8 @@ def _handlers(seen: Overview, screen: Screen) -> Part | None:
     rows: list[list[Cell | str]] = []
     for each in seen.handlers or []:
         failed = Cell(number(each.failed), screen.style.WARNING if each.failed else str)
-        rows.append([number_format(each.per_minute, 1), number(each.succeeded), failed, each.handler_type])
+        rate, done = number_format(each.per_minute, 1), number(each.succeeded)
+        rows.append([rate, done, failed, handler_name(each.handler_type)])
     return _part(screen, _("Handlers"), columns, rows)
 
 
@@ -203,7 +204,7 @@ def _timers(seen: Overview, screen: Screen) -> Part | None:
     columns = [Column(_("due"), right=True), Column(_("handler"), least=12, keep_end=True)]
     columns += [Column(_("jobs"), right=True), Column(_("job"), extra=1)]
     rows = [
-        [distance(each.due_date, seen.now), each.handler_type, str(each.count), str(each.id)]
+        [distance(each.due_date, seen.now), handler_name(each.handler_type), number(each.count), str(each.id)]
         for each in seen.timers or []
     ]
     return _part(screen, _("Next timers"), columns, rows)
