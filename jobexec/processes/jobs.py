@@ -8,6 +8,7 @@ from uuid import UUID
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.decorator import job
 from jobexec.operations.enqueue.create import create_jobs
+from jobexec.retry import RetryPlan
 
 from .engine.inputs import Continue, ErrorThrown, JobDone, JobFailed, Retried, Triggered
 from .engine.tokens import Tokens
@@ -64,6 +65,8 @@ def _arm_again(context: JobContext, repeat: str) -> None:
         "correlation_id", "exclusive", "atomic", "priority", "category", "retry_plan", "deployment_id",
     )  # fmt: skip
     columns: dict[str, Any] = {name: getattr(row, name) for name in kept}
+    if row.retry_plan:  # those that are left of this one may be fewer
+        columns["retries"] = RetryPlan.parse(row.retry_plan).attempts
     create_jobs(context.using, [columns | {"due_date": due}])
 
 

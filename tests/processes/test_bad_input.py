@@ -1,5 +1,7 @@
 """What cannot be: refused with the element that is wrong, and nothing is deployed or started by half."""
 
+import re
+
 import pytest
 
 from jobexec import job
@@ -27,7 +29,7 @@ from jobexec.processes.operations.many import cancel_all
 from jobexec.processes.operations.modify import modify
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.user_tasks import complete
-from tests.processes.support.bpmn import definitions, process
+from tests.processes.support.bpmn import around, definitions, process
 
 pytest.importorskip("lxml")
 
@@ -48,6 +50,57 @@ def nothing(context):
 @job(name="tests.bad_input.answer", retries="R2/PT0S")
 def answer(value):
     return value
+
+
+# Categories.
+
+ASYNC = '<task id="x" camunda:asyncBefore="true" jobexec:category="{}"/>'
+INSIDE = (
+    '<task id="x"><multiInstanceLoopCharacteristics camunda:asyncBefore="true" jobexec:category="{}">'
+    "<loopCardinality>2</loopCardinality></multiInstanceLoopCharacteristics></task>"
+)
+
+
+@pytest.mark.parametrize("element", [ASYNC, INSIDE], ids=["activity", "inside a multi-instance"])
+def test_a_category_that_no_node_serves(alias, settings, element):
+    content = process(around(element.format("mail")))
+    told = "x: The category of its jobs is 'mail'; expected one of default (setting CATEGORIES)."
+    with pytest.raises(InvalidProcess, match=re.escape(told)) as caught:
+        deploy(("p.bpmn", content), using=alias)
+    assert [problem.line for problem in caught.value.problems] == [3]
+    assert rows(alias, *DEPLOYED) == set()
+    settings.JOBEXEC = {**settings.JOBEXEC, "CATEGORIES": ["default", "mail"]}
+    deploy(("p.bpmn", content), using=alias)
+    start("p", using=alias)
+    assert set(Job.objects.using(alias).values_list("category", flat=True)) == {"mail"}
+
+
+def test_a_category_by_an_expression_is_checked_when_it_has_a_value(alias):
+    deploy(("p.bpmn", process(around(ASYNC.format("${which}")))), using=alias)
+    with pytest.raises(InvalidJob, match="category: expected one of default"):
+        start("p", variables={"which": "mail"}, using=alias)
+    assert rows(alias, *STARTED) == set()
+    start("p", variables={"which": "default"}, using=alias)
+
+
+TIMED = (
+    '<startEvent id="s" {}><timerEventDefinition><timeDuration>{}</timeDuration></timerEventDefinition></startEvent>'
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (TIMED.format("", "${'soon'}"), "s: The timer expects a duration"),
+        (TIMED.format("camunda:jobPriority=\"${'high'}\"", "PT1H"), "s: The options of its job are wrong"),
+        (TIMED.format("jobexec:category=\"${'mail'}\"", "PT1H"), "s: category: expected one of default"),
+        (TIMED.format("", "${pause}"), "s: Before an instance there are no variables"),
+    ],
+)
+def test_a_start_timer_whose_expressions_give_what_is_wrong(alias, content, told):
+    with pytest.raises(InvalidProcess, match=told):
+        deploy(("p.bpmn", process(content)), using=alias)
+    assert rows(alias, *DEPLOYED, *STARTED) == set()
 
 
 # Files.

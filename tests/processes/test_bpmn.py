@@ -434,6 +434,35 @@ def test_a_timer_starts_an_instance_again_and_again(alias, run_jobs):
     assert not TimerJob.objects.using(alias).exists()
 
 
+@pytest.mark.parametrize("at", ["activity", "process"])
+def test_the_jobs_of_a_timer_start_event_have_its_options(alias, settings, at):
+    """Each of them, also those that follow in a cycle, whatever became of the one before."""
+    settings.JOBEXEC = {**settings.JOBEXEC, "CATEGORIES": ["default", "mail"]}
+    plan = "<extensionElements><camunda:failedJobRetryTimeCycle>R7/PT0S</camunda:failedJobRetryTimeCycle>"
+    plan += "</extensionElements>"
+    timer = "<timerEventDefinition><timeCycle>R2/PT1H</timeCycle></timerEventDefinition></startEvent>"
+    of_event = f'<startEvent id="s" camunda:jobPriority="${{2 + 3}}" jobexec:category="mail">{plan}{timer}'
+    of_process = f'{plan}<startEvent id="s" jobexec:category="mail">{timer}'
+    task = '<serviceTask id="a" camunda:delegateExpression="${tests.bpmn.broken_once}"/>'
+    body = (of_event if at == "activity" else of_process) + task + flows(("s", "a"))
+    with controlled_clock() as clock:
+        deployed(alias, body, attributes='camunda:jobPriority="5"' if at == "process" else "")
+        for _ in range(2):
+            row = TimerJob.objects.using(alias).get()
+            assert (row.priority, row.category, row.retry_plan, row.retries) == (5, "mail", "R7/PT0S", 7)
+            DONE.clear()
+            clock.advance(3601)
+            ManualExecutor(alias, reraise=False).run_until_empty()
+            assert DONE == ["failed", "done"]
+
+
+@service_task("tests.bpmn.broken_once")
+def broken_once(context):
+    DONE.append("done" if DONE else "failed")
+    if DONE == ["failed"]:
+        raise ValueError("once")
+
+
 def test_a_timer_that_runs_while_a_later_version_is_deployed_is_its_last(alias):
     timer = '<startEvent id="s"><timerEventDefinition><timeCycle>R/PT1H</timeCycle></timerEventDefinition></startEvent>'
     with controlled_clock() as clock:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from jobexec import clock
+from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidRetryPlan
 from jobexec.operations.values.ranking import check_priority
 from jobexec.retry import RetryPlan
@@ -13,6 +14,7 @@ from jobexec.retry import RetryPlan
 from ..definition import (
     Expression,
     Flow,
+    JobOptions,
     Kind,
     Node,
     Problem,
@@ -91,12 +93,16 @@ def _wrong_constants(process: Process) -> Iterator[Problem]:
     """Options and times that are no expressions: what is wrong with them shows now, and not at night."""
     for node in process.nodes:
         each = (node.jobs, *((node.loop.jobs,) if node.loop else ()))
-        wrong = [message for jobs in each for message in (_wrong_plan(jobs.retry_plan), _wrong_priority(jobs.priority))]
+        wrong = [message for jobs in each for message in _wrong_options(jobs)]
         wrong += [_wrong_time(node), _wrong_form(node)]
         yield from (Problem(node.id, message, node.line) for message in wrong if message)
     for message in (_wrong_plan(process.retry_plan), _wrong_priority(process.priority)):
         if message:
             yield Problem(process.key, message, process.line)
+
+
+def _wrong_options(jobs: JobOptions) -> tuple[str, str, str]:
+    return _wrong_plan(jobs.retry_plan), _wrong_priority(jobs.priority), _wrong_category(jobs.category)
 
 
 def _wrong_time(node: Node) -> str:
@@ -148,6 +154,14 @@ def _wrong_priority(priority: Value) -> str:
             check_priority(int(priority))
     except ValueError:
         return f"The priority of its jobs is {priority}; expected a whole number up to a million."
+    return ""
+
+
+def _wrong_category(category: Value) -> str:
+    known = get_settings().categories
+    if isinstance(category, str) and category not in known:
+        expected = f"expected one of {', '.join(known)} (setting CATEGORIES)"
+        return f"The category of its jobs is {category[:_SHOWN]!r}; {expected}."
     return ""
 
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from jobexec.exceptions import InvalidRetryPlan
+from jobexec.retry import RetryPlan
+
+from ..engine.exceptions import StepError
 from ..models import ProcessInstance
 from .definitions import code_of
 
@@ -39,3 +43,21 @@ def columns_of(
         "correlation_id": origin.business_key,
         **code_of(using, definition),
     }
+
+
+def option_columns(element: str, retry_plan: Any, priority: Any, category: Any, retries: Any = None) -> dict[str, Any]:
+    """Those of the job options of an element, evaluated, that are given. Raises StepError."""
+    found: dict[str, Any] = {}
+    try:
+        if retry_plan not in (None, ""):
+            plan = RetryPlan.parse(str(retry_plan))
+            found |= {"retry_plan": str(plan), "retries": plan.attempts}
+        if retries is not None:
+            found["retries"] = int(retries)
+        if priority is not None:
+            found["priority"] = int(priority)
+    except (InvalidRetryPlan, ValueError, TypeError) as error:
+        raise StepError(element, f"The options of its job are wrong: {error}") from None
+    if category:
+        found["category"] = str(category)
+    return found

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from jobexec import tracing
 from jobexec.conf import get_settings
-from jobexec.exceptions import InvalidRetryPlan
 from jobexec.handlers.function import JobFunction
 from jobexec.handlers.options import to_columns
 from jobexec.handlers.registry import registered
@@ -18,7 +17,6 @@ from jobexec.operations.batches.of_jobs import begin_batch, count_added, seal_ba
 from jobexec.operations.enqueue.create import check_resource, create_job, create_jobs
 from jobexec.operations.external.create import create_external_jobs
 from jobexec.operations.rows.discard import discard_jobs
-from jobexec.retry import RetryPlan
 
 from ..definition import Trigger
 from ..engine import rows
@@ -27,7 +25,7 @@ from ..engine.rows import JobKind
 from ..engine.tokens import Changes, Tokens
 from ..models import ProcessInstance
 from . import definitions
-from .columns import INNER, MESSAGE, columns_of
+from .columns import INNER, MESSAGE, columns_of, option_columns
 from .timers import first
 
 #: The handlers of the jobs of processes.
@@ -253,7 +251,8 @@ class JobWriter:
     def _common(self, job: rows.Job) -> dict[str, Any]:
         definition = self.tokens.instances[job.instance].definition
         columns = columns_of(self.using, self.origin, job.instance, job.owner, job.element, definition, self._kind(job))
-        return columns | {"exclusive": job.exclusive} | self._options(job)
+        options = option_columns(job.element, job.retry_plan, job.priority, job.category, job.retries)
+        return columns | {"exclusive": job.exclusive} | options
 
     def _kind(self, job: rows.Job) -> str:
         """Those that begin and leave a body, and each instance in it, have definitions of their own."""
@@ -268,19 +267,3 @@ class JobWriter:
             return {"args": [], "kwargs": kwargs | {"token": str(job.owner)}}
         kwargs |= {"owner": str(job.owner), "element": job.element, "repeat": repeat}
         return {"args": [], "kwargs": kwargs | {"activity": str(job.activity) if job.activity else None}}
-
-    def _options(self, job: rows.Job) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        try:
-            if job.retry_plan not in (None, ""):
-                plan = RetryPlan.parse(str(job.retry_plan))
-                found |= {"retry_plan": str(plan), "retries": plan.attempts}
-            if job.retries is not None:
-                found["retries"] = int(job.retries)
-            if job.priority is not None:
-                found["priority"] = int(job.priority)
-        except (InvalidRetryPlan, ValueError, TypeError) as error:
-            raise StepError(job.element, f"The options of its job are wrong: {error}") from None
-        if job.category:
-            found["category"] = str(job.category)
-        return found

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jobexec import clock
+from jobexec.exceptions import InvalidJob
 from jobexec.models import JOB_TABLES
 from jobexec.operations.enqueue.create import create_jobs
 from jobexec.operations.rows.remove import remove_cancelled
@@ -10,10 +13,11 @@ from jobexec.operations.sql.delete import delete_rows
 from jobexec.operations.sql.locks import lock_rows
 
 from ..definition import Event, Expression, InvalidProcess, Node, Problem, Process, TimerKind, Trigger
+from ..engine.exceptions import StepError
 from ..engine.rows import Timer
 from ..expressions import EvaluationError, parse
 from ..models import EventSubscription, ProcessDefinition
-from .columns import job_definition_id
+from .columns import job_definition_id, option_columns
 from .timers import first
 
 #: Starts an instance at a time.
@@ -30,7 +34,11 @@ def arm_starts(using: str, row: ProcessDefinition, process: Process) -> None:
         if event is None:
             continue
         if event.trigger is Trigger.TIMER:
-            _arm_timer(using, row, node, event)
+            try:
+                _arm_timer(using, row, node, event, process)
+            except (StepError, InvalidJob) as error:  # what an expression has given
+                message = error.message if isinstance(error, StepError) else str(error)
+                raise InvalidProcess([Problem(node.id, message, node.line)]) from error
         elif event.trigger in _SUBSCRIBED:
             EventSubscription(
                 kind=_SUBSCRIBED[event.trigger],
@@ -62,7 +70,7 @@ def is_replaced(using: str, definition: str) -> bool:
     return rows.filter(key=row.key, tenant_id=row.tenant_id, version__gt=row.version).exists()
 
 
-def _arm_timer(using: str, row: ProcessDefinition, node: Node, event: Event) -> None:
+def _arm_timer(using: str, row: ProcessDefinition, node: Node, event: Event, process: Process) -> None:
     kind = event.timer or TimerKind.DURATION
     timer = Timer(kind, _constant(node, event.when), repeats=kind is TimerKind.CYCLE)
     due, repeat = first(node.id, timer, clock.now(using))
@@ -79,8 +87,16 @@ def _arm_timer(using: str, row: ProcessDefinition, node: Node, event: Event) -> 
         "exclusive": False,
         "due_date": due,
         **({"deployment_id": row.code_deployment} if row.code_deployment else {}),
+        **_options(node, process),
     }
     create_jobs(using, [columns])
+
+
+def _options(node: Node, process: Process) -> dict[str, Any]:
+    plan = node.jobs.retry_plan if node.jobs.retry_plan is not None else process.retry_plan
+    priority = node.jobs.priority if node.jobs.priority is not None else process.priority
+    given = (_constant(node, value) for value in (plan, priority, node.jobs.category))
+    return option_columns(node.id, *given)
 
 
 def _constant(node: Node, value: object) -> object:
