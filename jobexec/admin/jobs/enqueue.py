@@ -37,7 +37,7 @@ from .argument_forms import VARIABLES, ArgumentsForm, form_of
 from .page import JobTableAdmin
 
 #: Options that a form has fields for, and those that say where a job is inserted.
-_NOT_AMONG_OTHERS = ("priority", "delay", "run_after", "category", COLUMN, "database", "transaction", "using")
+_NOT_AMONG_OTHERS = ("priority", "delay", "run_after", "category", COLUMN, "database", "transaction")
 #: How the process instances of batches begin, see the form of schedules.
 _OF_BATCHES = "batch:"
 

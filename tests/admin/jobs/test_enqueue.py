@@ -66,7 +66,7 @@ class TestEnqueue:
             "argument_order": ["This argument is required."],
         }  # 7 and the list are texts
         response = client.post(
-            f"{ADD}?handler=shop.pay", {"argument_order": "x", "delay": "soon", "options": '{"using": 1}'}
+            f"{ADD}?handler=shop.pay", {"argument_order": "x", "delay": "soon", "options": '{"database": 1}'}
         )
         assert set(response.context["form"].errors) == {"argument_order", "options"}
         response = client.post(f"{ADD}?handler=shop.pay", {"argument_order": "true"})
