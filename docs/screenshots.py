@@ -26,8 +26,17 @@ IMAGES = HERE / "images" / "admin"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTH, LEAST, MOST = 1280, 500, 1700  # of a picture, and its height
 MOST_OF = {"list": 860, "dashboard": 1340}
+#: The pages of which there are pictures in other widths, too: of a phone, and of windows with Django's sidebar.
+SIZED, WIDTHS = ("dashboard", "list-deadletterjob", "page-deadletterjob", "list-processinstance"), (400, 1024, 1440)
+RESOURCES = {
+    "pay.example": {"limit": 5, "rate": "100/PT1M", "breaker": "external_api"},
+    "mail.example": {"limit": 3},
+    "customer:*": {"limit": 2},
+}
+SIDEBAR = "localStorage.setItem('django.admin.navSidebarIsOpen', '%s')"
 LISTS = (
-    *("deadletterjob", "job", "timerjob", "suspendedjob", "incident", "failuregroup", "batch", "joblog"),
+    *("deadletterjob", "job", "timerjob", "suspendedjob", "blockedjob", "incident", "failuregroup", "batch", "joblog"),
+    *("resource", "message", "auditlog"),
     *("jobdefinition", "deployment", "executornode", "exclusivelock", "suspension", "historyjob"),
     *("schedule", "jobkey", "taskresult"),
     *("externalworkerjob", "externalworker", "gatewayclient"),
@@ -50,36 +59,48 @@ def main(*wanted: str) -> None:
         configure(Path(folder))
         import screenshots_external
         import screenshots_processes
+        import screenshots_resources
         import screenshots_schedules
         from screenshots_shop import Shop
+
+        from jobexec.models import OperatorType
+        from jobexec.operations.values.operator import Operator
 
         call_command("migrate", verbosity=0)
         shop = Shop()
         processes = screenshots_processes.fill()  # first: it runs all jobs that are there
         rows = {**shop.open(), **screenshots_schedules.fill(), **screenshots_external.fill(), **processes}
+        rows |= screenshots_resources.fill(Operator(OperatorType.USER, "maria", "admin", "10.0.3.17", shop.admin))
         if not wanted:
             shutil.rmtree(IMAGES, ignore_errors=True)
         IMAGES.mkdir(parents=True, exist_ok=True)
+        pages = {name: url for name, url in addresses(rows).items() if not wanted or name.startswith(wanted)}
         with serving() as address, browser() as chromium:
             for scheme in ("light", "dark"):
                 page = log_in(chromium, address, shop.admin, scheme)
-                for name, url in addresses(rows).items():
-                    if wanted and not name.startswith(wanted):
-                        continue
+                for name, url in pages.items():
+                    take(page, name, f"{address}{url}", scheme)
+                if not wanted or "ask" in wanted:
                     keep_alive()
-                    page.goto(f"{address}{url}")
-                    if name in ASKED:
-                        page.click(f"#jobexec-actions button[value={ASKED[name]}]")
-                        page.wait_for_selector("#jobexec-ask")
-                    if name == "add-schedule":
-                        page.fill("#id_expression", "0 3 * * MON-FRI")
-                        page.wait_for_selector("#jobexec-times ol")
-                    picture(page, IMAGES / f"{name}-{scheme}.png", MOST_OF.get(name.split("-")[0], MOST))
-                if wanted and "ask" not in wanted:
-                    continue
-                keep_alive()
-                ask(page, f"{address}{url_of('changelist', 'deadletterjob')}")
-                picture(page, IMAGES / f"ask-{scheme}.png")
+                    ask(page, f"{address}{url_of('changelist', 'deadletterjob')}")
+                    picture(page, IMAGES / f"ask-{scheme}.png")
+
+
+def take(page: Any, name: str, address: str, scheme: str) -> None:
+    """All pictures of one page."""
+    keep_alive()
+    page.goto(address)
+    if name in ASKED:
+        page.click(f"#jobexec-actions button[value={ASKED[name]}]")
+        page.wait_for_selector("#jobexec-ask")
+    if name == "add-schedule":
+        page.fill("#id_expression", "0 3 * * MON-FRI")
+        page.wait_for_selector("#jobexec-times ol")
+    most = MOST_OF.get(name.split("-")[0], MOST)
+    picture(page, IMAGES / f"{name}-{scheme}.png", most)
+    for width in WIDTHS if name in SIZED else ():
+        with sidebar(page, width):
+            picture(page, IMAGES / f"{name}-{width}-{scheme}.png", most, width)
 
 
 def configure(folder: Path) -> None:
@@ -103,7 +124,7 @@ def configure(folder: Path) -> None:
         ROOT_URLCONF="screenshots_urls",
         TIME_ZONE="UTC",
         USE_TZ=True,
-        JOBEXEC={"CATEGORIES": ["default", "mail"]},
+        JOBEXEC={"CATEGORIES": ["default", "mail"], "RESOURCES": RESOURCES},
     )
     django.setup()
 
@@ -127,7 +148,10 @@ def addresses(rows: dict[str, Any]) -> dict[str, str]:
         **pages,
         "suspend": url_of("add", "suspension"),
         "add-schedule": url_of("add", "schedule"),
+        "enqueue": f"{url_of('add', 'job')}?handler=shop.jobs.refund",
         "page-handler": f"{reverse('admin:jobexec_subject', args=['handler'])}?name=shop.jobs.charge_card",
+        "page-tenant": f"{reverse('admin:jobexec_subject', args=['tenant'])}?name=acme",
+        "incident-groups": reverse("admin:jobexec_incident_groups"),
         "page-category": f"{reverse('admin:jobexec_subject', args=['category'])}?name=default",
         "page-instance": f"{reverse('admin:jobexec_instance')}?id=order-48213",
         "dashboard-handlers": "/admin/jobexec/?by=handler",
@@ -188,7 +212,7 @@ def log_in(chromium: Any, address: str, user: Any, scheme: str) -> Any:
     context = chromium.new_context(viewport={"width": WIDTH, "height": LEAST}, color_scheme=scheme)
     context.add_cookies([{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": address}])
     # The list of tables at the side takes a fifth of the width.
-    context.add_init_script("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
+    context.add_init_script(SIDEBAR % "false")
     return context.new_page()
 
 
@@ -202,13 +226,25 @@ def ask(page: Any, address: str) -> None:
     page.wait_for_selector("#jobexec-ask")
 
 
-def picture(page: Any, path: Path, most: int = MOST) -> None:
+@contextmanager
+def sidebar(page: Any, width: int) -> Iterator[None]:
+    """The page as a browser of this width shows it when it is opened: with the list of tables, if there is room."""
+    address = page.url
+    page.set_viewport_size({"width": width, "height": LEAST})
+    page.add_init_script(SIDEBAR % "true")
+    page.goto(address)
+    yield
+    page.add_init_script(SIDEBAR % "false")
+    page.goto(address)
+
+
+def picture(page: Any, path: Path, most: int = MOST, width: int = WIDTH) -> None:
     """As high as the page, within bounds."""
-    page.set_viewport_size({"width": WIDTH, "height": LEAST})
+    page.set_viewport_size({"width": width, "height": LEAST})
     if page.locator("#jobexec-diagram").count():  # its height is known when it is drawn
         page.wait_for_selector("#jobexec-diagram[data-state=drawn]")
     height = page.evaluate("document.documentElement.scrollHeight")
-    page.set_viewport_size({"width": WIDTH, "height": min(max(height, LEAST), most)})
+    page.set_viewport_size({"width": width, "height": min(max(height, LEAST), most)})
     page.mouse.move(0, 0)
     page.evaluate("document.fonts.ready")
     page.screenshot(path=str(path), animations="disabled", caret="hide")

@@ -38,12 +38,13 @@ from jobexec.operations.batches.jobs import MONITOR, enqueue_own
 from jobexec.operations.query.stored_filter import describe
 from jobexec.operations.reports import meters, subjects
 from jobexec.operations.values.histogram import KEYS
+from jobexec.retry import RetryPlan
 
 CHARGE, MAIL, REMIND = "shop.jobs.charge_card", "shop.jobs.send_confirmation", "shop.jobs.remind_of_payment"
 STOCK, LABEL, EXPORT = "shop.jobs.reserve_stock", "shop.jobs.print_label", "shop.jobs.export_to_ledger"
 INSTANCE = "order-48213"
 TENANTS = ("acme", "globex", "initech")
-PLAN = "R3/PT1M,PT10M"
+PLAN = str(RetryPlan.parse("PT1M,PT10M"))
 TIMEOUT = "GatewayTimeout: no answer from pay.example within 30 s"
 ADDRESS = "InvalidAddress: the street of the customer is empty"
 STACKS = {

@@ -79,6 +79,7 @@ class EnqueueForm(ArgumentsForm):
     tenant_id = forms.CharField(label=gettext_lazy("Tenant"), required=False, max_length=64)
     options = JSONField(
         label=pgettext_lazy("of a job", "Other options"),
+        initial=dict,
         rows=2,
         help_text=gettext_lazy('As for using(): a JSON object, for example {"process_instance_id": "order-1"}.'),
     )

@@ -44,6 +44,7 @@ class TestEnqueue:
         client = staff("enqueue_job")
         assert "shop.pay" in client.get(ADD).content.decode()
         page = client.get(f"{ADD}?handler=shop.pay").content.decode()
+        assert "{}</textarea>" in page and "null</textarea>" not in page  # the other options
         assert "order: int" in page and "If empty: &#x27;EUR&#x27;" in page and "hush" not in page
         assert "Did you mean" not in page and client.get(f"{ADD}?handler=shop.pya").context["form"].errors
 
