@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import sys
 from datetime import timedelta
 
 import pytest
@@ -13,6 +14,7 @@ from jobexec import clock
 from jobexec.management.commands import runjobexecutor
 from jobexec.models import Deployment, DeploymentRegistration, Job, TimerJob
 from tests.support.factories import make_job, tables_of
+from tests.support.machines import processes
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.transactional
@@ -34,6 +36,30 @@ def test_until_empty_waits_for_retries_and_reports_timers(alias, run, enqueue, t
     assert executor.out[0].startswith(f"jobexec {jobexec.__version__}, node ")
     failures = [line for line in executor.err if "failed after" in line]
     assert len(failures) == 3, "failures are said on stderr"
+
+
+#: A script of a project that runs an executor.
+CALLS = """
+import django
+django.setup()
+from django.core.management import call_command
+call_command("runjobexecutor", until_empty=True)
+print("It goes on.")
+"""
+
+
+@pytest.mark.gate
+@pytest.mark.databases("sqlite")
+def test_call_command_returns_when_nothing_is_left(alias, enqueue, trace):
+    enqueue("note", "a")
+    environment = processes.environment(alias, JOBEXEC=processes.QUICK)
+    script = processes.Process([sys.executable, "-c", CALLS], environment)
+    try:
+        assert script.ended() == 0, script.text
+    finally:
+        script.close()
+    assert trace.texts() == ["a"]
+    assert script.out[-2:] == ["Nothing is left to do.", "It goes on."], "no SystemExit"
 
 
 @pytest.mark.gate

@@ -1,12 +1,24 @@
 """Rows are told apart by their calls: masked, cut, and never loaded if they are long."""
 
+import re
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobexec import job
+from jobexec.admin.common.display import LONGEST_EXCEPTION
 from jobexec.handlers.registry import isolated
-from jobexec.models import JOB_TABLES, DeadLetterJob, ExternalWorkerJob, Job, JobDefinition, JobLog, TaskResult
+from jobexec.models import (
+    JOB_TABLES,
+    DeadLetterJob,
+    ExternalWorkerJob,
+    Incident,
+    Job,
+    JobDefinition,
+    JobLog,
+    TaskResult,
+)
 from jobexec.redaction import LONGEST_CALL, load_calls
 
 from .. import data
@@ -68,6 +80,27 @@ def test_long_arguments_are_not_loaded(admin):
     shown = {row.call[:20]: len(row.call) for row in response.context["cl"].result_list}
     assert shown == {"charge_card(…)": 14, "charge_card(text='yy": LONGEST_CALL - 100 + 20}
     assert f"charge_card(text='{'y' * 61}…</span>" in response.content.decode().replace("&#x27;", "'")
+
+
+@pytest.mark.parametrize("table", [*JOB_TABLES, Incident, JobLog])
+def test_the_last_exception_is_below_the_call_and_cut(admin, table):
+    text = f"{'x' * LONGEST_EXCEPTION}y\nwith more lines"
+    failed = data.dead_letter(exception_message=text)
+    if table is Incident:
+        data.incident(failed, message=text)
+    elif table is JobLog:
+        data.log(failed, exception_message=text)
+    elif table is not DeadLetterJob:
+        data.make(table, exception_message=text)
+    content = admin.get(list_url(table)).content.decode()
+    (below,) = re.findall(r'<span class="jobexec-call".*?</span>(.*?)</t[hd]>', content, re.DOTALL)
+    assert re.findall(r'jobexec-error"><span title="x+y\nwith more lines">(x+)…</span></span>', below) == [
+        "x" * (LONGEST_EXCEPTION - 1)
+    ]
+    assert content.count("jobexec-error") == 1, "it has no column"
+    if table in JOB_TABLES:
+        table.objects.update(exception_message="")
+        assert "jobexec-error" not in admin.get(list_url(table)).content.decode(), "nor a healthy job one"
 
 
 def test_the_log_shows_the_calls_of_jobs_that_are_still_there(admin, staff):

@@ -9,6 +9,7 @@ import pytest
 from django.urls import reverse
 
 from jobexec import clock, operations
+from jobexec.admin.common import display
 from jobexec.models import (
     AuditLog,
     Batch,
@@ -103,6 +104,28 @@ class TestSubject:
         tiles = re.findall(r'name">([^<]+)</span> <span class="jobexec-tile-count">([^<]+)<', text)
         assert tiles[2:] == [("Timer jobs", "≈52,300"), ("Dead letter jobs", "0+")], "and none of blocked jobs"
         assert text.count("jobexec-tile-none") == 3
+
+    def test_the_resources_of_its_jobs(self, admin, staff, settings):
+        def panel(client, handler=HANDLER):
+            text = text_of(client, subject("handler", handler)).partition('id="jobexec-resources"')[2]
+            rows = text.partition("</table>")[0].partition("<tbody>")[2].split("</tr>")[:-1]
+            return [[" ".join(cell.split()) for cell in re.findall(r">([^<>]+)<", row)] for row in rows]
+
+        pay = {"limit": 2, "rate": "100/PT1M", "breaker": "fast"}
+        settings.JOBEXEC = {"RESOURCES": {"pay.example": pay, "bank": {"limit": 1}}}
+        data.resource()
+        data.running(resource="pay.example")
+        for resource in ("pay.example", "pay.example", "bank"):
+            data.make(BlockedJob, resource=resource)
+        data.make(BlockedJob, resource="bank", handler_type="shop.other")
+        none = display.NONE
+        paying = ["pay.example", "2", "100/PT1M", "1", "2", "open"]
+        assert panel(admin) == [paying, ["bank", "1", none, "0", "2", none]]
+        assert [row[0] for row in panel(admin, "shop.other")] == ["bank"]
+        assert panel(admin, "shop.of_none") == []
+        assert panel(staff("view_job", view=False)) == [], "it needs the permission to view resources"
+        settings.JOBEXEC = {}
+        assert panel(admin) == []
 
     @pytest.mark.parametrize(("kind", "scope"), [("category", "category"), ("tenant", "tenant_id")])
     def test_of_a_category_and_a_tenant(self, admin, meters, kind, scope):

@@ -7,10 +7,11 @@ import pytest
 from django.db import InterfaceError, OperationalError
 
 import jobexec
-from jobexec import clock
+from jobexec import clock, job
 from jobexec.executor.process import until_empty
 from jobexec.executor.process.banner import banner
 from jobexec.executor.process.until_empty import UntilEmpty
+from jobexec.handlers.registry import isolated
 from jobexec.models import TimerJob
 from tests.support.factories import make_job
 from tests.support.waiting import TIMEOUT, until
@@ -104,6 +105,15 @@ def test_the_banner_has_five_lines(alias, make_executor):
     connections = f"connections: up to {18 + listening} on {alias}"
     assert lines[3] == f"  pool:       3 threads, queue of 7; history: activity; {connections}"
     assert "registered. Press Ctrl-C" in lines[4]
+
+
+def test_the_banner_counts_the_handlers_of_the_project(alias, make_executor):
+    executor = make_executor()
+    with isolated(empty=True):
+        for name in ("shop.pay", "shop.ship", "jobexec.batch_seed"):
+            job(name=name)(lambda: None)
+        job(name="shop.pack", aliases=["shop.wrap"])(lambda: None)
+        assert list(banner(executor))[4].startswith("  handlers:   3 registered. ")
 
 
 def test_the_banner_tells_the_deployments_that_are_served(alias, make_executor):

@@ -11,6 +11,7 @@ from jobexec.exceptions import DoNotRetry
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import DeadLetterJob, ExclusiveLock, Job, JobLog, TimerJob
 from jobexec.operations import requeue, trigger_due_timers
+from jobexec.operations.values.failure import MESSAGE_LENGTH, STACK_LENGTH
 from tests.support.executor import all_gone, run_one
 from tests.support.factories import make_job, table_of
 from tests.support.waiting import until
@@ -108,6 +109,24 @@ def test_each_failed_run_is_one_line_in_the_log(alias, handle, caplog):
     assert ["(attempt 1)" in record.getMessage() for record in records] == [True, False, False]
     assert {record.exc_info for record in records} == {None}, "the stack is in the row and in the job log"
     assert "ValueError: no" in DeadLetterJob.objects.using(alias).get().exception_stack
+
+
+@pytest.mark.gate
+def test_a_message_of_megabytes_is_one_cut_line_in_the_log(alias, handle, caplog):
+    def fail():
+        raise ValueError(f"no\n{'x' * 20_000_000}")
+
+    handle(fail, name="tests.fail")
+    make_job(alias, handler_type="tests.fail", retries=1)
+    run_one(alias)
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "jobexec.execution"]
+    assert "(attempt 1): ValueError: no\\nxxx" in line
+    assert line.endswith("x…")
+    assert line.count("x") == MESSAGE_LENGTH - len("ValueError: no\n")
+    assert max(len(record.getMessage()) for record in caplog.records) == len(line), "nor in any other line"
+    row = DeadLetterJob.objects.using(alias).get()
+    assert len(row.exception_message) == MESSAGE_LENGTH
+    assert len(row.exception_stack) < 2 * STACK_LENGTH
 
 
 @pytest.mark.gate

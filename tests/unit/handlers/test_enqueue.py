@@ -2,6 +2,7 @@
 
 import datetime as dt
 import inspect
+import traceback
 from decimal import Decimal
 from uuid import UUID
 
@@ -149,6 +150,12 @@ def test_wrong_options_are_refused_by_decorator_and_using(alias, add, options, m
             refused()
     with pytest.raises(LookupError):
         registry.get_handler("other")
+
+
+def test_a_wrong_retry_plan_is_a_short_error(add):
+    with pytest.raises(InvalidJob) as raised:
+        add.using(retries="R5/5 minutes")
+    assert "".join(traceback.format_exception(raised.value)).count("Traceback") == 1, "without what was caught"
 
 
 def test_a_callable_plan_belongs_to_the_decorator(alias):

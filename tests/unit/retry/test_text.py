@@ -1,5 +1,6 @@
 """The text form of retry plans: it round-trips, and every bad plan says why it is bad."""
 
+import traceback
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -123,6 +124,13 @@ def test_a_bad_plan_is_named_and_says_what_was_expected(bad, message):
         RetryPlan.parse(bad)
     assert repr(bad) in str(raised.value)
     assert "R5/PT5M" in str(raised.value)
+
+
+@pytest.mark.parametrize("bad", ["R5/5 minutes", [-MINUTE]])
+def test_a_bad_plan_is_a_short_error(bad):
+    with pytest.raises(InvalidRetryPlan) as raised:
+        RetryPlan.parse(bad)
+    assert "".join(traceback.format_exception(raised.value)).count("Traceback") == 1, "without what was caught"
 
 
 @pytest.mark.gate
