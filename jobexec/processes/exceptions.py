@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jobexec.exceptions import JobExecError
+from django.core.exceptions import PermissionDenied
+
+from jobexec.exceptions import JobExecError, NotAllowed
 
 from .engine.exceptions import StepError as StepError
 from .engine.exceptions import UncaughtError as UncaughtError
@@ -18,6 +20,10 @@ class MismatchingMessage(JobExecError):
 
 class TaskOver(JobExecError):
     """The user task is done, or another user has it."""
+
+
+class NotCandidate(NotAllowed, PermissionDenied):
+    """The user is none of the candidates of the user task. In a Django view, a response with status 403."""
 
 
 class InstanceOver(JobExecError):

@@ -19,7 +19,7 @@ from jobexec.admin.common.filters import YesNoFilter
 from jobexec.admin.common.text_filters import TextFilter
 
 from ..models import ProcessInstance, TaskCandidate, UserTask
-from ..operations.user_tasks import claim, complete, release
+from ..operations import user_tasks
 from ..store.columns import key_of
 from .common import ProcessAction, ProcessTableAdmin
 from .forms import VariablesForm
@@ -41,7 +41,7 @@ class Claim(ProcessAction):
         return self.perform(queryset, using, {**data, "user": request.user})
 
     def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
-        claim(key, data["user"], using=using)
+        user_tasks.claim(key, data["user"], using=using)
 
 
 class Release(ProcessAction):
@@ -54,7 +54,7 @@ class Release(ProcessAction):
     report = ngettext_lazy("%(count)d task released.", "%(count)d tasks released.", "count")
 
     def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
-        release(key, using=using)
+        user_tasks.release(key, using=using)
 
 
 class Complete(Claim):
@@ -73,7 +73,7 @@ class Complete(Claim):
         return form_of(fields[0] or []) if len(fields) == 1 else self.form_class
 
     def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
-        complete(key, data["variables"] or {}, user=data["user"], using=using)
+        user_tasks.complete(key, data["variables"] or {}, user=data["user"], using=using)
 
 
 class MineFilter(YesNoFilter):
@@ -137,7 +137,8 @@ class UserTaskAdmin(ProcessTableAdmin):
                 row.business_key = keys.get(row.instance_id, "")  # type: ignore[attr-defined]
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
-        free = {"claim": not row.assignee, "release": bool(row.assignee)}
+        may_take = bool(row.assignee) or user_tasks.may_take(row._state.db or "default", row, request.user)
+        free = {"claim": not row.assignee and may_take, "release": bool(row.assignee), "complete": may_take}
         return {"row_actions": [each for each in self.permitted_actions(request) if free.get(each.name, True)]}
 
     @admin.display(description=gettext_lazy("candidates"))

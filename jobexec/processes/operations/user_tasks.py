@@ -14,10 +14,10 @@ from jobexec.operations.sql.locks import lock_rows
 from ..definition import When
 from ..engine.inputs import Assigned, Completed, ErrorThrown, Input
 from ..engine.tokens import Tokens
-from ..exceptions import TaskOver
+from ..exceptions import NotCandidate, TaskOver
 from ..handlers.results import check_variables
 from ..handlers.stepping import proceed
-from ..models import UserTask
+from ..models import TaskCandidate, UserTask
 from ..store import definitions
 from ..store.suspensions import refuse_step
 from .named import which
@@ -29,10 +29,22 @@ TASK = "usertask"
 
 @audited
 def claim(task: Task, user: Any, *, override: bool = False, using: str | None = None) -> UserTask:
-    """Assign a task to a user; with ``override``, even if another user has it. Raises TaskOver if it is not free."""
+    """Assign a task to a user; with ``override``, even if another user has it, or this one is no candidate.
+
+    Raises TaskOver if it is not free, and NotCandidate for a user who may not take it (:func:`may_take`). The name of a
+    user, which may be one that this project does not know, is not checked.
+    """
     database, id = which(task, UserTask, using)
     name = _name(user)
-    found = _assign(database, id, name, lambda row: override or row.assignee in ("", name))
+
+    def may(row: UserTask) -> bool:
+        if override:
+            return True
+        if not row.assignee:
+            _check_candidate(database, row, user)
+        return row.assignee in ("", name)
+
+    found = _assign(database, id, name, may)
     if found is None:
         raise TaskOver(f"The task {id} is done, or another user has it.")
     return found
@@ -82,7 +94,8 @@ def complete(
 ) -> None:
     """Complete a task. The process takes its next step in the caller's transaction.
 
-    With a ``user``, the task must be unassigned, or assigned to this user. Raises TaskOver, and what the step raises.
+    With a ``user``, the task must be assigned to this user, or be one that the user may claim. Raises TaskOver,
+    NotCandidate, and what the step raises.
     """
     given = dict(variables or {})
     check_variables(given)
@@ -121,7 +134,27 @@ def _task(task: Task, user: Any, using: str | None) -> tuple[str, UserTask]:
     row = UserTask.objects.using(database).filter(pk=id).first()
     if row is None or (user is not None and row.assignee not in ("", _name(user))):
         raise TaskOver(f"The task {id} is done, or another user has it.")
+    if user is not None and not row.assignee:
+        _check_candidate(database, row, user)
     return database, row
+
+
+def may_take(using: str, task: UserTask, user: Any) -> bool:
+    """Whether a user may take a task that nobody has: it has no candidates, or the user is one of them.
+
+    So may superusers, and users with the permission ``change_usertask``.
+    """
+    candidates = TaskCandidate.objects.using(using).filter(task_id=task.pk)
+    found = set(candidates.values_list("kind", "name"))
+    if not found or (TaskCandidate.USER, user.get_username()) in found:
+        return True
+    groups = [name for kind, name in found if kind == TaskCandidate.GROUP]
+    return user.groups.filter(name__in=groups).exists() or bool(user.has_perm("jobexec_processes.change_usertask"))
+
+
+def _check_candidate(using: str, task: UserTask, user: Any) -> None:
+    if not isinstance(user, str) and not may_take(using, task, user):
+        raise NotCandidate(f"{user.get_username()} is none of the candidates of the task {task.pk}.")
 
 
 def _name(user: Any) -> str:

@@ -1,7 +1,7 @@
 """The pages of processes."""
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Group, Permission, User
 
 from jobexec.models import AuditLog
 from jobexec.processes.models import ProcessDefinition, ProcessInstance, UserTask
@@ -59,6 +59,28 @@ def test_a_task_is_claimed_and_completed(operator, client, instance):
     client.post(url(UserTask), post | {"action": "complete", "_apply": "1", "variables": '{"approved": true}'})
     found = ProcessInstance.objects.get()
     assert (found.state, found.final_variables["approved"]) == ("completed", True)
+
+
+def test_who_is_no_candidate_is_offered_no_task(client, instance):
+    user = User.objects.create_user("bert", is_staff=True)
+    names = ("view_usertask", "view_processinstance", "complete_usertask")
+    user.user_permissions.set(Permission.objects.filter(codename__in=names))
+    client.force_login(user)
+    task = UserTask.objects.get()
+
+    def offered():
+        page = client.get(url(UserTask, task)).content.decode()
+        return [name for name in ("claim", "complete", "release") if f'value="{name}"' in page]
+
+    assert offered() == []
+    post = {"_selected_action": str(task.pk), "action": "claim"}
+    answer = client.post(url(UserTask), post, follow=True).content.decode()
+    assert "1 user task skipped: bert is none of the candidates" in answer
+    user.groups.add(Group.objects.create(name="managers"))
+    assert offered() == ["claim", "complete"]
+    client.post(url(UserTask), post)
+    assert UserTask.objects.get().assignee == "bert"
+    assert offered() == ["complete", "release"]
 
 
 def test_an_instance_is_cancelled(operator, client, instance):

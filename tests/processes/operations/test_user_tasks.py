@@ -1,19 +1,20 @@
 """User tasks: who hears of an assignment, and who may take a task."""
 
 import pytest
+from django.contrib.auth.models import Group, Permission, User
 
 from jobexec.models import AuditLog, OperatorType
 from jobexec.operations.audit import acting
 from jobexec.operations.values.operator import Operator
 from jobexec.processes.engine.exceptions import StepError, UncaughtError
-from jobexec.processes.exceptions import Suspended, TaskOver
+from jobexec.processes.exceptions import NotCandidate, Suspended, TaskOver
 from jobexec.processes.expressions import EvaluationError
 from jobexec.processes.handlers.registry import function, listener
 from jobexec.processes.models import UserTask
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.suspend import suspend
-from jobexec.processes.operations.user_tasks import claim, release
+from jobexec.processes.operations.user_tasks import claim, complete, release
 from tests.processes.support.bpmn import around, process
 
 pytest.importorskip("lxml")
@@ -115,6 +116,60 @@ def test_the_name_of_a_task_that_cannot_be_evaluated(alias):
     assert not UserTask.objects.using(alias).exists()
     with pytest.raises(StepError, match="x: Its name is a string of at most 255 characters"):
         task(alias, 'name="Approve the ${order}"', order="x" * 255)
+
+
+def user(name, *groups, permission=None, **columns):
+    made = User.objects.create_user(name, **columns)
+    made.groups.set([Group.objects.get_or_create(name=group)[0] for group in groups])
+    if permission:
+        made.user_permissions.add(Permission.objects.get(codename=permission))
+    return made
+
+
+CANDIDATES = 'camunda:candidateUsers="anna" camunda:candidateGroups="managers, sales"'
+TAKE = {
+    "claim": claim,
+    "complete": lambda found, by: complete(found, user=by),
+}
+
+
+@pytest.mark.parametrize("take", TAKE.values(), ids=TAKE)
+@pytest.mark.parametrize(
+    ("who", "may"),
+    [
+        ({"name": "anna"}, True),
+        ({"name": "bert", "groups": ["sales"]}, True),
+        ({"name": "bert", "groups": ["buyers"]}, False),
+        ({"name": "managers", "groups": ["anna"]}, False),
+        ({"name": "bert", "permission": "complete_usertask"}, False),
+        ({"name": "bert", "permission": "change_usertask"}, True),
+        ({"name": "bert", "is_superuser": True}, True),
+    ],
+    ids=str,
+)
+def test_candidates_may_take_a_task(db, who, may, take):
+    columns = {name: value for name, value in who.items() if name not in ("name", "groups")}
+    found, by = task("default", CANDIDATES), user(who["name"], *who.get("groups", ()), **columns)
+    if may:
+        take(found, by)
+        return
+    with pytest.raises(NotCandidate, match=f"{by} is none of the candidates of the task {found.pk}"):
+        take(found, by)
+    assert UserTask.objects.get().assignee == ""
+
+
+@pytest.mark.parametrize("take", TAKE.values(), ids=TAKE)
+@pytest.mark.parametrize("attributes", ["", 'camunda:assignee="bert" ' + CANDIDATES], ids=["no candidates", "has it"])
+def test_who_else_may_take_a_task(db, take, attributes):
+    take(task("default", attributes), user("bert"))
+
+
+def test_an_assignment_by_another_is_not_limited_to_candidates(db):
+    """Nor is that of a name alone, which need not be that of a user: of the gateways, for example, as in Camunda."""
+    found = task("default", CANDIDATES)
+    assert claim(found, user("bert"), override=True).assignee == "bert"
+    release(found)
+    assert claim(found, "carl").assignee == "carl"
 
 
 @pytest.mark.parametrize("listeners", [[], [BY_EXPRESSION.format("assignment")]], ids=["none", "listener"])
