@@ -5,12 +5,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connections
 
-from jobexec.exceptions import DuplicateHandler, InvalidJob
+from jobexec.exceptions import DuplicateHandler, InvalidJob, JobNotFound
 from jobexec.handlers.context import current_job
 from jobexec.models import BlockedJob, DeadLetterJob, ExternalWorkerJob, Incident, Job, JobDefinition, TimerJob
 from jobexec.operations import requeue
+from jobexec.operations.external.fetch import activate_jobs
 from jobexec.operations.external.settle import complete_external_job, fail_external_job
 from jobexec.operations.external.throw_error import throw_external_error
+from jobexec.operations.external.types import Fetch
 from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.exceptions import InstanceOver, MismatchingMessage, UnknownProcess
@@ -321,6 +323,33 @@ def test_an_external_worker_carries_the_process_on(alias, run_jobs):
     run_jobs()
     assert state(alias, instance) == "completed"
     assert final(alias, instance) == {"amount": 5, "receipt": "r1"}
+    assert_nothing_is_left(alias)
+
+
+ENDS = {
+    "completes": lambda alias, key: complete_external_job(alias, key, {"receipt": "r1"}, worker="w"),
+    "fails": lambda alias, key: fail_external_job(alias, key, retries=0, message="no", worker="w"),
+    "throws": lambda alias, key: throw_external_error(alias, key, code="NO_MONEY", worker="w"),
+}
+
+
+@pytest.mark.every_database
+@pytest.mark.transactional
+@pytest.mark.parametrize("end", ENDS)
+def test_an_instance_is_cancelled_while_a_worker_has_its_job(alias, run_jobs, end):
+    """The job goes although the worker holds it, and its answer is that the job is not there any more."""
+    deployed(alias, EXTERNAL)
+    instance = start("order", variables={"amount": 5}, using=alias)
+    (held,) = activate_jobs(alias, Fetch(type="charge", worker="w", timeout=timedelta(minutes=5)))
+    assert ExternalWorkerJob.objects.using(alias).get().lock_owner == "w"
+    cancel(instance, "changed my mind")
+    assert_nothing_is_left(alias)
+    with pytest.raises(JobNotFound):
+        ENDS[end](alias, held.key)
+    run_jobs()
+    found = ProcessInstance.objects.using(alias).get()
+    assert (found.state, found.final_variables) == ("cancelled", {"amount": 5})
+    assert not Incident.objects.using(alias).exists()
     assert_nothing_is_left(alias)
 
 

@@ -6,6 +6,7 @@ import pytest
 from django.db import OperationalError
 
 from jobexec import clock, job, publish_message
+from jobexec.backends.compat import task, task_backends
 from jobexec.exceptions import DoNotRetry
 from jobexec.handlers import registry
 from jobexec.models import Batch, BlockedJob, DeadLetterJob, Incident, Job, TimerJob
@@ -605,3 +606,68 @@ def test_an_outage_of_the_database_costs_a_step_no_retry(alias, run_jobs, monkey
 
 class AdminShutdown(Exception):
     """As the driver says it."""
+
+
+# Tasks of django.tasks.
+
+
+@task
+def pack_task(order, *, fail=False):
+    CALLS.append(f"pack {order}")
+    if fail:
+        raise ValueError("broken")
+    return {"parcel": order + 1}
+
+
+@task(takes_context=True)
+def ship_task(context, parcel):
+    CALLS.append(f"ship {parcel} {context.attempt} {context.task_result.status}")
+    return [parcel]
+
+
+@task
+async def tell_task(parcels):
+    CALLS.append(f"tell {parcels}")
+
+
+@pytest.fixture
+def tasks(alias, settings):
+    """The tasks above belong to jobexec, on the database of the test."""
+    backend = {"BACKEND": "jobexec.backends.JobExecutorBackend", "OPTIONS": {"DATABASE": alias}}
+    with registry.isolated():
+        settings.TASKS = {"default": backend}
+        for each in (pack_task, ship_task, tell_task):
+            task_backends["default"].validate_task(each)  # as when it is declared
+        yield
+
+
+@pytest.mark.every_database
+@pytest.mark.transactional
+def test_tasks_of_django_are_steps(alias, tasks, run_jobs):
+    flow = Flow("shop")
+    packed = flow.step(pack_task, 17)
+    shipped = flow.step(ship_task, packed.result["parcel"], after=packed)
+    flow.step(tell_task, shipped.result, after=shipped)
+    flow.step(note, "job", after=shipped)
+    instance = started(alias, flow)
+    run_jobs()
+    assert CALLS[:2] == ["pack 17", "ship 18 1 RUNNING"]
+    assert sorted(CALLS[2:]) == ["job", "tell [18]"]
+    assert state(alias, instance) == "completed"
+    assert not Job.objects.using(alias).exists()
+
+
+@pytest.mark.transactional
+def test_a_task_of_django_that_fails(alias, tasks, run_jobs):
+    flow = Flow("shop")
+    packed = flow.step(pack_task, 17, fail=True)
+    flow.step(note, "sorry", after=packed.failed)
+    with controlled_clock() as at:
+        instance = started(alias, flow)
+        for _ in range(3):
+            run_jobs()
+            at.advance(timedelta(days=1))
+        run_jobs()
+    assert CALLS == ["pack 17", "pack 17", "pack 17", "sorry"]
+    assert state(alias, instance) == "completed"
+    assert not DeadLetterJob.objects.using(alias).exists()

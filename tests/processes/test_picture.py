@@ -1,5 +1,6 @@
 """The picture of a process that the server draws."""
 
+import hashlib
 from datetime import UTC, datetime, timedelta
 from itertools import combinations, pairwise
 from xml.etree import ElementTree
@@ -12,6 +13,8 @@ from jobexec.processes.picture.gantt import Span
 from jobexec.processes.picture.layout import layout
 from jobexec.processes.picture.overlay import Overlay, Standing
 from jobexec.processes.picture.svg import picture, short
+
+from tests.support.suite.databases import ROOT
 
 from .support.blocks import blocks, written
 from .support.notation import model
@@ -110,3 +113,22 @@ def test_bars_are_in_proportion_and_never_invisible():
     assert drawn(100, 100) == (996, 4)
     assert drawn(-5, 300) == (0, 1000)
     assert Span(start, start).bar(start, start, "x")
+
+
+# The files of bpmn-js 18.31.1 as the npm registry has them (sha512 of the package:
+# Hc7LzrgwfcBRUAdI/380Q2v1MJ115atGEVGadawLfDbHdo+r+IkmNj8fuYPFmWglUYt1KYIaC46OeX16HGTKQw==), by their sha256.
+VENDORED = {
+    "bpmn-navigated-viewer.production.min.js": "134280f49f2ca8bbc90797fa656177e2b787ae0a62249fe3dadb8038eb88e9db",
+    "diagram-js.css": "73f990dcd6cd2ed696aa63a3c73822a97f0ea69a221d76ebe6cf24b01111df21",
+    "bpmn-js.css": "a1add5dca479c779a54adda507f26796f4d61a5ae15f6cc14a1b017ff65b4015",
+    "LICENSE": "5788cf8bd61481776cee1c943595525499a1355c045e9244f92e6c8092c06770",
+}
+
+
+def test_bpmn_js_is_the_published_one():
+    """Its licence forbids a change of what shows its mark, and nobody would see another change in a minified file."""
+    folder = ROOT / "jobexec/processes/static/jobexec_processes/bpmn-js"
+    found = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir()}
+    assert found.pop("README.md")
+    assert found == VENDORED
+    assert "# bpmn-js 18.31.1\n" in (folder / "README.md").read_text()
