@@ -13,7 +13,6 @@ from jobexec.processes.picture.gantt import Span
 from jobexec.processes.picture.layout import layout
 from jobexec.processes.picture.overlay import Overlay, Standing
 from jobexec.processes.picture.svg import picture, short
-
 from tests.support.suite.databases import ROOT
 
 from .support.blocks import blocks, written
