@@ -199,8 +199,9 @@ def check_broker(**kwargs: Any) -> list[CheckMessage]:
         return []
     try:
         kombu()
-    except BrokerMissing as error:
-        return [Error(f"JOBEXEC['DISPATCH'] is 'broker', but {error}", hint=_HINT_BROKER, id="jobexec.E013")]
+    except BrokerMissing:
+        text = "JOBEXEC['DISPATCH'] is 'broker', and kombu is not installed."
+        return [Error(text, hint=_HINT_BROKER, id="jobexec.E013")]
     return []
 
 

@@ -53,7 +53,7 @@ def test_what_it_refuses(alias, run, tmp_path):
     keys = {"DISPATCH": "broker", "BROKER_URL": "redis://127.0.0.1:6379/0"}
     process = run("--from-broker", env={"PYTHONPATH": f"{tmp_path}:{brokers.ROOT}"}, **keys)
     assert process.ended() == 1
-    assert "jobexec[broker]" in process.text and "jobexec.E013" in process.text
+    assert "the extra 'broker'" in process.text and "jobexec.E013" in process.text
 
 
 def test_it_serves_what_is_announced_and_drains(alias, node, announce, trace):

@@ -54,8 +54,8 @@ def test_a_broker_needs_kombu(monkeypatch):
         assert check_broker() == []
         monkeypatch.setitem(sys.modules, "kombu", None)
         (problem,) = check_broker()
-        assert problem.id == "jobexec.E013" and "with the extra 'broker'" in problem.msg
-        with pytest.raises(JobExecError, match="with the extra 'broker'"):
+        assert problem.id == "jobexec.E013" and "the extra 'broker'" in problem.hint
+        with pytest.raises(JobExecError, match="jobexec\\[broker\\]"):
             preflight(get_settings())
     with override_settings(JOBEXEC={}):
         assert check_broker() == []  # nobody needs it
