@@ -53,24 +53,34 @@ EVENTS = frozenset({Kind.START_EVENT, Kind.CATCH_EVENT, Kind.THROW_EVENT, Kind.B
 class Node:
     """An element that a token can be at. Its flows are found by the process, not here.
 
-    ==================== ============================================================================== field in BPMN
-    ==================== ============================================================================== ``id``, ``name``
-    the same ``kind`` the name of the element. A ``transaction`` is refused until it can be cancelled ``parent`` the id
-    of the sub-process around it; None: the process itself ``default`` ``default``: the id of the flow that is taken if
-    no condition holds ``event`` its event definition; None for a plain start, end or throw event. A receive task has
-    its message here (``messageRef``) ``attached_to`` ``attachedToRef`` of a boundary event ``interrupting``
-    ``cancelActivity`` of a boundary event, ``isInterrupting`` of the start event of an event sub-process ``by_event``
-    ``triggeredByEvent``: the sub-process is an event sub-process ``work`` what a service, send, script or business rule
-    task does; also of throwing message events ``form`` the form and the people of a user task ``initiator``
-    ``camunda:initiator`` of a start event: the variable that gets the user who starts ``call`` what a call activity
-    calls ``loop`` ``multiInstanceLoopCharacteristics`` ``jobs`` asynchronous continuations and job options ``inputs``
-    ``camunda:inputParameter``, ``zeebe:input``: local variables, set at the entry ``outputs``
-    ``camunda:outputParameter``, ``zeebe:output``: set in the scope around it at the end ``listeners`` execution and
-    task listeners ``compensated_by`` the id of the activity that undoes this one: the target of the association that
-    starts at its compensation boundary event (which is no node of its own); a flow's ``compensate=``
-    ``for_compensation`` ``isForCompensation``: no flow leads to it ``lane`` the name of its lane ``line`` its line in
-    the file; not part of its identity, and not stored ====================
-    ==============================================================================
+    ====================  ==============================================================================================
+    field                 in BPMN
+    ====================  ==============================================================================================
+    ``id``, ``name``      the same
+    ``kind``              the name of the element. A ``transaction`` is refused until it can be cancelled
+    ``parent``            the id of the sub-process around it; None: the process itself
+    ``default``           ``default``: the id of the flow that is taken if no condition holds
+    ``event``             its event definition; None for a plain start, end or throw event. A receive task has its
+                          message here (``messageRef``)
+    ``attached_to``       ``attachedToRef`` of a boundary event
+    ``interrupting``      ``cancelActivity`` of a boundary event, ``isInterrupting`` of the start event of an event
+                          sub-process
+    ``by_event``          ``triggeredByEvent``: the sub-process is an event sub-process
+    ``work``              what a service, send, script or business rule task does; also of throwing message events
+    ``form``              the form and the people of a user task; the form of a start event
+    ``initiator``         ``camunda:initiator`` of a start event: the variable that gets the user who starts
+    ``call``              what a call activity calls
+    ``loop``              ``multiInstanceLoopCharacteristics``
+    ``jobs``              asynchronous continuations and job options
+    ``inputs``            ``camunda:inputParameter``, ``zeebe:input``: local variables, set at the entry
+    ``outputs``           ``camunda:outputParameter``, ``zeebe:output``: set in the scope around it at the end
+    ``listeners``         execution and task listeners
+    ``compensated_by``    the id of the activity that undoes this one: the target of the association that starts at its
+                          compensation boundary event (which is no node of its own); a flow's ``compensate=``
+    ``for_compensation``  ``isForCompensation``: no flow leads to it
+    ``lane``              the name of its lane
+    ``line``              its line in the file; not part of its identity, and not stored
+    ====================  ==============================================================================================
     """
 
     id: str

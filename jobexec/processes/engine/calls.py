@@ -9,7 +9,7 @@ from .cancel import end_instance
 from .environment import Called, Place
 from .exceptions import BpmnError, NoStart, TooDeep
 from .moves import Do, Moves
-from .rows import Instance, InstanceState, Token
+from .rows import Instance, InstanceState, Place, Token
 from .scopes import arm_event_sub_processes
 
 #: Instances around one that is called, as in Camunda 8.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..definition import Kind, Trigger, When
-from .environment import Place
 from .events import arms, starts_by_event
 from .moves import Moves
-from .rows import ActivityState, Instance, InstanceState, State, Token
+from .rows import ActivityState, Instance, InstanceState, Place, State, Token
 
 BODY = "multiInstanceBody"
 

@@ -6,9 +6,8 @@ from uuid import UUID
 
 from ..definition import Node, Trigger
 from .cancel import end_instance
-from .environment import Place
 from .moves import Do, Moves
-from .rows import Instance, InstanceState, State, Token
+from .rows import Instance, InstanceState, Place, State, Token
 
 
 def remember(moves: Moves, token: Token, node: Node) -> Token:

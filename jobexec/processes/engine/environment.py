@@ -9,10 +9,9 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from ..definition import Binding, Expression, Flow, Listener, Node, Process, Work
-from .rows import Instance, Token, UserTask
+from .rows import Instance, Place, Token, UserTask
 
 Layer = Mapping[str, Any]
-Place = Token | Instance
 
 
 class Scope(Mapping[str, Any]):

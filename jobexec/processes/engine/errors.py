@@ -7,11 +7,10 @@ from typing import Any
 
 from ..definition import Kind, Node, Trigger, When
 from . import boundary, scopes
-from .environment import Place
 from .events import starts_by_event
 from .exceptions import BpmnError, UncaughtError
 from .moves import Do, Moves
-from .rows import ActivityState, State, Token
+from .rows import ActivityState, Place, State, Token
 
 Catchers = tuple[Node, ...]
 Choice = Callable[[Catchers], Node | None]

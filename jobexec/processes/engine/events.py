@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ..definition import Event, Kind, Node, Process, TimerKind, Trigger
-from .environment import Place
 from .exceptions import NoName
 from .moves import Moves
-from .rows import JobKind, Subscription, SubscriptionKind, Timer
+from .rows import JobKind, Place, Subscription, SubscriptionKind, Timer
 
 AWAITED = frozenset({Trigger.TIMER, Trigger.MESSAGE, Trigger.SIGNAL})
 _SUBSCRIBED = {Trigger.MESSAGE: SubscriptionKind.MESSAGE, Trigger.SIGNAL: SubscriptionKind.SIGNAL}

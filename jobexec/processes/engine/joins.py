@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ..definition import Kind, Node, Process
-from .environment import Place
 from .moves import Do, Moves
-from .rows import State, Token
+from .rows import Place, State, Token
 
 
 def parallel(moves: Moves, token: Token, node: Node) -> None:

@@ -9,11 +9,10 @@ from ..definition import Kind, Node, Process, Trigger
 from . import scopes
 from .arrivals import open_activity
 from .cancel import cancel, end_instance
-from .environment import Place
 from .exceptions import BadChange
 from .inputs import Change, Command, Modified
 from .moves import Do, Moves
-from .rows import Instance, InstanceState, State, Token
+from .rows import Instance, InstanceState, Place, State, Token
 
 _JOINS = frozenset({Kind.PARALLEL_GATEWAY, Kind.INCLUSIVE_GATEWAY})
 

@@ -13,9 +13,9 @@ from typing import Any
 from uuid import UUID
 
 from ..definition import Expression, Flow, JobOptions, Listener, Node, Process, Value, When
-from .environment import Environment, Notice, Place, Scope
+from .environment import Environment, Notice, Scope
 from .exceptions import BpmnError, NoCondition, TooManyMoves, UncaughtError
-from .rows import ActivityInstance, ActivityState, Incident, Instance, Job, JobKind, State, Token
+from .rows import ActivityInstance, ActivityState, Incident, Instance, Job, JobKind, Place, State, Token
 from .tokens import Tokens
 
 MAX_MOVES = 10_000

@@ -102,6 +102,10 @@ class Token:
         return "counter" in self.data
 
 
+#: A scope, or what is in one.
+Place = Token | Instance
+
+
 class SubscriptionKind(StrEnum):
     MESSAGE = "message"
     SIGNAL = "signal"

@@ -7,10 +7,9 @@ from typing import Any
 
 from ..definition import Node
 from .cancel import cancel, cancel_children, end_instance
-from .environment import Place
 from .events import AWAITED, arm, starts_by_event
 from .moves import Do, Moves
-from .rows import Instance, InstanceState, State, Token
+from .rows import Instance, InstanceState, Place, State, Token
 
 
 def begin(moves: Moves, token: Token, node: Node) -> None:

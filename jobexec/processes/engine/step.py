@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ..definition import Kind, When
 from . import arrivals, calls, cancel, compensation, errors, joins, modify, tasks, triggers
-from .environment import Environment, Place
+from .environment import Environment
 from .events import starts_by_event
 from .exceptions import BpmnError, NoStart, UncaughtError
 from .inputs import (
@@ -27,7 +27,7 @@ from .inputs import (
     Triggered,
 )
 from .moves import Do, Moves
-from .rows import AT_JOBS, RUNNING, Instance, InstanceState, State, Token
+from .rows import AT_JOBS, RUNNING, Instance, InstanceState, Place, State, Token
 from .tokens import Changes, Tokens
 
 

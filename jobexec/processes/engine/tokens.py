@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from .environment import Layer, Place, Scope
+from .environment import Layer, Scope
 from .rows import (
     ActivityInstance,
     Incident,
     Instance,
     Job,
+    Place,
     Signal,
     State,
     Subscription,

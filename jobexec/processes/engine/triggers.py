@@ -8,10 +8,9 @@ from uuid import UUID
 
 from ..definition import Flow, Kind, Node, When
 from . import boundary, scopes
-from .environment import Place
 from .events import name_of
 from .moves import Do, Moves
-from .rows import ActivityState, Instance, InstanceState, Signal, State, Subscription, SubscriptionKind, Token
+from .rows import ActivityState, Instance, InstanceState, Place, Signal, State, Subscription, SubscriptionKind, Token
 
 
 def trigger(moves: Moves, owner: UUID, element: str, activity: UUID | None, variables: Mapping[str, Any]) -> bool:

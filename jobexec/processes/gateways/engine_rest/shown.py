@@ -44,9 +44,14 @@ def deployment(using: str, row: ProcessDeployment, made: Sequence[Deployed]) -> 
 
 def definitions(using: str, rows: Sequence[ProcessDefinition]) -> list[dict[str, Any]]:
     files = ProcessResource.objects.using(using).filter(pk__in={row.resource_id for row in rows if row.resource_id})
-    names: dict[Any, str] = dict(files.values_list("pk", "name"))
+    names = dict(files.values_list("pk", "name"))
     held, hidden = suspended_definitions(using, rows), _not_startable(using, [row.pk for row in rows])
-    return [_definition(row, names.get(row.resource_id, ""), row.pk not in hidden, row.pk in held) for row in rows]
+    return [
+        _definition(
+            row, names.get(row.resource_id, "") if row.resource_id else "", row.pk not in hidden, row.pk in held
+        )
+        for row in rows
+    ]
 
 
 def _not_startable(using: str, ids: Iterable[str]) -> set[str]:
