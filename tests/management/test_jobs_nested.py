@@ -26,6 +26,7 @@ from jobexec.operations import (
     move_to_dead_letter,
     register_deployment,
     start_batch,
+    suspend,
 )
 from jobexec.operations.batches import definitions
 from jobexec.operations.batches.jobs import SEED
@@ -94,6 +95,14 @@ class TestBatchesOfJobs:
         delete_jobs(TimerJob.objects.using(alias).get(batch_id=batch.id), using=alias)
         _, (told,) = objects("why", batch.id, alias=alias)
         assert [each["code"] for each in told["reasons"]] == ["batch_stalled", "batch_ends"]
+
+    def test_why_it_stands_still_with_a_suspended_monitor(self, alias, batch):
+        batch.seal()
+        monitor = TimerJob.objects.using(alias).get(batch_id=batch.id)
+        suspend(monitor, using=alias)
+        _, (told,) = objects("why", batch.id, alias=alias)
+        assert [each["code"] for each in told["reasons"]] == ["batch_monitor_suspended", "batch_ends"]
+        assert told["reasons"][0]["text"] == f"Its monitor job {monitor.pk} is suspended."
 
     def test_why_its_monitor_does_not_end_it(self, alias, batch, settings):
         batch.seal()

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from jobexec.models import BATCH_HANDLERS, HANDLER_TABLES, JOB_TABLES, Batch, BatchState
+from jobexec.models import BATCH_HANDLERS, HANDLER_TABLES, JOB_TABLES, Batch, BatchState, SuspendedJob
 from jobexec.models.batch import JOBS
 
 from ..enqueue.batch_drivers import DRIVERS, driven
@@ -35,6 +35,7 @@ def batch_reasons(id: UUID, using: str, now: datetime) -> tuple[Batch, list[Reas
     if not Batch.objects.using(using).filter(driven(batch), pk=id).exists():
         text = _("The batch has stalled: its monitor job is missing or a dead letter. Activate the batch.")
         reasons.append(Reason("batch_stalled", text))
+    reasons += _suspended_monitor(using, id)
     reasons += _failed_monitor(using, id)
     if batch.state == BatchState.OPEN:
         reasons.append(Reason("batch_open", _("The batch is open: it does not end before it is sealed.")))
@@ -49,6 +50,13 @@ def batch_reasons(id: UUID, using: str, now: datetime) -> tuple[Batch, list[Reas
         text = _("It fails at its deadline, %(deadline)s.") % {"deadline": both(batch.deadline, now)}
         reasons.append(Reason("batch_deadline", text, {"deadline": iso(batch.deadline)}))
     return batch, reasons
+
+
+def _suspended_monitor(using: str, id: UUID) -> Iterator[Reason]:
+    rows = SuspendedJob.objects.using(using).filter(batch_id=id, handler_type__in=DRIVERS)
+    for job in rows.values_list("pk", flat=True)[:1]:
+        text = _("Its monitor job %(job)s is suspended.") % {"job": job}
+        yield Reason("batch_monitor_suspended", text, {"job": str(job)})
 
 
 def _failed_monitor(using: str, id: UUID) -> Iterator[Reason]:
