@@ -60,8 +60,9 @@ def requeue(target: Target, retries: int = 3, *, using: str | None = None) -> Op
     """Give dead letters ``retries`` new attempts and make them executable; the old exception is cleared.
 
     A dead letter that a suspension covers goes to the suspended jobs, recorded history back to the HistoryJobs, and an
-    external job back to the table from which workers fetch, with its key. A job whose unique key another job has taken
-    stays a dead letter until that job has ended.
+    external job back to the table from which workers fetch, with its key. One that waits for a message waits again,
+    and is suspended when it goes on, as a new job. A job whose unique key another job has taken stays a dead letter
+    until that job has ended.
     Flowable's MoveDeadLetterJobToExecutableJob and MoveDeadLetterJobToHistoryJob.
     """
     check_retries(retries)
@@ -78,7 +79,9 @@ def _requeue(row: DeadLetterJob, retries: int) -> str | None:
     if recorded:
         moved: AbstractJob | None = move(row, HistoryJob, **fresh, due_date=clock.now(using))
     else:
-        to = SuspendedJob if covered_rows(using, [row]) else table_for(row, later=False)
+        # One that waits for a message must be looked at: the message may be kept.
+        covered = row.waits_for is None and covered_rows(using, [row])
+        to = SuspendedJob if covered else table_for(row, later=False)
         moved = move(row, to, **fresh, due_date=None)
     if moved is None:
         return CHANGED_MEANWHILE

@@ -30,6 +30,7 @@ from jobexec.models import (
 )
 
 from ..enqueue.batch_drivers import reopen
+from ..messages.deliver import receive_kept
 from ..notify.signals import announce
 from ..rows import move_statement
 from ..rows.move import move_all
@@ -81,7 +82,7 @@ def requeue_page(using: str, table: type[AbstractJob], ids: Collection[UUID], *,
     for row in rows:
         row.suspend_requested = False
     reopen(using, rows)
-    covered = covered_rows(using, rows)
+    covered = covered_rows(using, [row for row in rows if row.waits_for is None])
     held = {row.pk for row in covered}
     free = [row for row in rows if row.pk not in held]
     changes = {**requeued_columns(retries), "due_date": None}
@@ -192,6 +193,7 @@ def suspend_page(using: str, table: type[AbstractJob], ids: Collection[UUID]) ->
     page = lock_page(using, table, ids, whole=not _goes_inside(using, signals.job_suspended))
     own = _with_dates(using, page)
     rows = [row for row in page if not (row.locked or row.suspend_requested or row.pk in own)]
+    receive_kept(using, rows)
     changes = {"suspend_requested": True, "suspended_at": clock.now(using)}
     return _move_page(using, rows, SuspendedJob, changes, signals.job_suspended)
 

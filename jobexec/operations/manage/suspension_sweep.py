@@ -14,6 +14,7 @@ from jobexec.identifiers import as_id
 from jobexec.models import JOB_TABLES, RUNNABLE_TABLES, AbstractJob, SuspendedJob, Suspension, SuspensionScope, TimerJob
 from jobexec.models.suspension import parts_of
 
+from ..messages.deliver import receive_kept
 from ..notify.signals import announce
 from ..rows.move import move, move_all
 from ..rows.routing import free, table_for, wake_for
@@ -118,6 +119,7 @@ def suspend_for_good(row: AbstractJob) -> str | None:
 def suspend_row(row: AbstractJob, **changes: Any) -> str | None:
     """Move a locked row to the suspended jobs; return the reason on refusal."""
     using = row._state.db or "default"
+    receive_kept(using, [row])
     moved = move(row, SuspendedJob, **changes, suspended_at=clock.now(using))
     if moved is None:
         return CHANGED_MEANWHILE
@@ -131,7 +133,9 @@ def _suspend_table(table: type[AbstractJob], using: str, scope: dict[str, Any]) 
     def suspend_page(rows: list[Any]) -> int:
         # Under the suspension's lock: it may have been lifted since this walk began, and then the jobs would never be
         # moved back.
-        moved = move_all(covered_rows(using, rows), SuspendedJob, suspended_at=clock.now(using))
+        covered = covered_rows(using, rows)
+        receive_kept(using, covered)
+        moved = move_all(covered, SuspendedJob, suspended_at=clock.now(using))
         if moved:
             announce(signals.job_suspended, using, SuspendedJob, jobs=moved)
         return len(moved)

@@ -8,7 +8,7 @@ messages that are kept. Whichever examination comes later sees both.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
@@ -41,6 +41,7 @@ _AGAIN = timedelta(milliseconds=100)
 #: The columns that decide where a job goes.
 _COLUMNS = ("pk", "suspend_requested", "resource", "due_date", "priority")
 _Found: TypeAlias = tuple[UUID, bool, str | None, datetime | None, int]
+_NO_WAIT = {"waits_for": None, "waits_for_key": None, "waits_until": None}
 #: The tables in which jobs wait for messages.
 WAITING = (BlockedJob, SuspendedJob)
 
@@ -186,11 +187,35 @@ def _look(using: str, limit: int) -> Delivery:
         received = 0
         for number, message in Message.objects.using(using).in_bulk(list(filter(None, groups))).items():
             received += go_on(using, BlockedJob, groups[number], as_text(message))
-            # Skipped if it is locked: never wait for a transaction that publishes the message again.
-            if lock_rows(Message.objects.using(using).filter(pk=number), skip_locked=True).first():
-                row = Message.objects.using(using).filter(pk=number)
-                row.update(delivered=F("delivered") + len(groups[number]))
+            _count(using, number, len(groups[number]))
         return Delivery(received, ended, len(page) == limit)
+
+
+def receive_kept(using: str, rows: Iterable[AbstractJob]) -> None:
+    """Give locked jobs that are about to be suspended the messages that were kept when they began to wait.
+
+    Only for those that no round has looked at: none does while they are suspended. Also changes ``rows``.
+    """
+    now = clock.now(using)
+    waiting = (row for row in rows if isinstance(row, BlockedJob) and row.waits_for is not None)
+    unseen = {row.pk: row for row in waiting if row.next_look is not None and row.next_look <= now}
+    theirs = {pk: number for pk, number in _messages_of(using, unseen).items() if number is not None}
+    messages = Message.objects.using(using).in_bulk(set(theirs.values()))
+    for number, message in messages.items():
+        ids = [pk for pk, first in theirs.items() if first == number]
+        changes: dict[str, Any] = {**_NO_WAIT, "message": as_text(message)}
+        BlockedJob.objects.using(using).filter(pk__in=ids).update(**changes)
+        for pk in ids:
+            for column, value in changes.items():
+                setattr(unseen[pk], column, value)
+        _count(using, number, len(ids))
+
+
+def _count(using: str, number: int, jobs: int) -> None:
+    """Count jobs that have received a message; not if it is locked, as a transaction may publish it again."""
+    row = Message.objects.using(using).filter(pk=number)
+    if lock_rows(row, skip_locked=True).first():
+        row.update(delivered=F("delivered") + jobs)
 
 
 def _messages_of(using: str, ids: Collection[UUID], *, or_coming: bool = False) -> dict[UUID, int | None]:
@@ -218,7 +243,7 @@ def go_on(using: str, source: type[AbstractJob], found: Sequence[_Found], messag
     """
     if not found:
         return 0
-    changes: dict[str, Any] = {"waits_for": None, "waits_for_key": None, "waits_until": None, "message": message}
+    changes: dict[str, Any] = {**_NO_WAIT, "message": message}
     ids = [pk for pk, *_ in found]
     if source is SuspendedJob:
         return int(SuspendedJob._base_manager.using(using).filter(pk__in=ids).update(**changes))

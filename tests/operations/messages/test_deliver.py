@@ -222,6 +222,40 @@ def test_activated_it_waits_again(alias, form, frozen):
     assert table_of(alias, row) is Job
 
 
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("scope", [False, True])
+def test_what_was_kept_when_it_began_to_wait_is_not_lost_by_a_suspension(alias, form, frozen, scope, count):
+    publish(alias, ttl=HOUR, payload="kept")
+    assert rounds(alias) == (0, 0)
+    rows = [waiting(alias, process_instance_id="p") for _ in range(count)]
+    target = {"process_instance_id": "p"} if scope else {"target": [row.pk for row in rows]}
+    suspend(**target, using=alias)
+    frozen.tick(2 * HOUR)
+    clean_up_history(alias)
+    assert not Message.objects.using(alias).exists()
+    activate(**target, using=alias)
+    assert rounds(alias) == (0, 0)
+    assert {table_of(alias, row) for row in rows} == {Job}
+    assert {message_of(reload(alias, row)).payload for row in rows} == {"kept"}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_was_kept_when_it_was_requeued_is_not_lost_by_a_suspension(alias, form, frozen, count):
+    rows = [waiting(alias, process_instance_id="p") for _ in range(count)]
+    move_to_dead_letter([row.pk for row in rows], using=alias)
+    publish(alias, ttl=HOUR)
+    assert rounds(alias) == (0, 0)
+    suspend(process_instance_id="p", using=alias)
+    dead = DeadLetterJob.objects.using(alias)
+    assert len(requeue(dead if count > 1 else rows[0], using=alias).changed) == count
+    frozen.tick(2 * HOUR)
+    assert rounds(alias) == (count, 0)
+    assert {table_of(alias, row) for row in rows} == {SuspendedJob}
+    activate(process_instance_id="p", using=alias)
+    assert {message_of(reload(alias, row)).key for row in rows} == {"4711"}
+    assert {table_of(alias, row) for row in rows} == {Job}
+
+
 @pytest.mark.parametrize("ids", [1, 2])
 def test_a_suspension_of_its_handler_holds_it_when_it_goes_on(alias, ids):
     rows = [waiting(alias) for _ in range(ids)]
