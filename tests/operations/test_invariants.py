@@ -67,7 +67,10 @@ from jobexec.operations.settle.recover import mark_suspect_started
 from jobexec.operations.values.acquired_job import batches
 from jobexec.operations.values.run import Result
 from tests.support.factories import HANDLER, LEASE_TIME, a_failure, a_run, acquire, make_job, make_node
-from tests.support.sharing_rules import RESOURCES, Sharing, resources
+from tests.support.rules.batches import FOLLOW, Grouping
+from tests.support.rules.messages import Messaging
+from tests.support.rules.reasons import Reasons
+from tests.support.rules.sharing import RESOURCES, Sharing, resources
 from tests.support.suite import tiers
 
 pytestmark = pytest.mark.every_database
@@ -148,11 +151,11 @@ class Jobs(Sharing, RuleBasedStateMachine):
     def create_one(self, instance, exclusive, priority, wait, resource):
         self.create(instance, exclusive, priority, wait, resource)
 
-    def create(self, instance, exclusive, priority, wait, resource=None):
+    def create(self, instance, exclusive, priority, wait, resource=None, **more):
         due = {"due_date": self.clock.now + timedelta(seconds=wait)} if wait else {}
         tenant, _, name = instance.rpartition("/")
         columns = {"tenant_id": tenant, "process_instance_id": name, "exclusive": exclusive, "priority": priority}
-        columns["resource"] = resource
+        columns |= {"resource": resource, **more}
         backend = "default" if len(self.created) % 2 else ""
         self.created.append(make_job(self.alias, **columns, **due, task_backend=backend).pk)
         if resource:
@@ -187,8 +190,7 @@ class Jobs(Sharing, RuleBasedStateMachine):
         elif outcome == "release":
             assert release_jobs(self.alias, [job]) == 1
         else:
-            kind = "fatal" if outcome == "fatal" else "error"
-            assert fail_job(self.alias, job, a_failure(kind=kind), a_run(self.alias)) is not None
+            self.fail(job, "fatal" if outcome == "fatal" else "error")
         self.put_down(hand, batch)
 
     def put_down(self, hand, batch):
@@ -201,6 +203,11 @@ class Jobs(Sharing, RuleBasedStateMachine):
         assert self.succeed(job) == {job.id}
         if job.handler_type not in OF_BATCHES:
             self.ended.append(job.id)
+        self.judge(job)
+
+    def fail(self, job, kind="error"):
+        assert fail_job(self.alias, job, a_failure(kind=kind), a_run(self.alias)) is not None
+        self.judge(job, "it has failed")
 
     def succeed(self, job):
         if job.id in self.tasks:
@@ -237,7 +244,7 @@ class Jobs(Sharing, RuleBasedStateMachine):
     @rule(verb=batch_verbs, first=picks, table=st.sampled_from([None, *JOB_TABLES]))
     def start_a_batch(self, verb, first, table):
         ids = self.created[first % len(self.created) :][:5]
-        target = ids if table is None else table._base_manager.using(self.alias).filter(batch_id=None)
+        target = ids if table is None else table._base_manager.using(self.alias).exclude(handler_type__in=OF_BATCHES)
         if verb in {"delete", "cancel"}:
             self.unwanted |= set(ids if table is None else self.created)
         self.batches.append(start_batch(verb, target, using=self.alias).pk)
@@ -271,10 +278,14 @@ class Jobs(Sharing, RuleBasedStateMachine):
         ExecutorNode.objects.using(self.alias).filter(pk=node.pk).update(
             lease_expiration_time=self.clock.now - timedelta(seconds=1)
         )
+        self.when_dead(lost)
         assert [dead.pk for dead in declare_dead(self.alias)] == [node.pk]
         assert recover_node(self.alias, node) == len(lost)
         self.dead += lost
         self.start(name)
+
+    def when_dead(self, lost):
+        """A node that holds these jobs is dead, and no other has noticed yet."""
 
     @precondition(lambda self: self.dead)
     @rule(index=picks, success=st.booleans())
@@ -336,7 +347,9 @@ class Jobs(Sharing, RuleBasedStateMachine):
     def what_always_holds(self):
         rows = [row for table in JOB_TABLES for row in table._base_manager.using(self.alias)]
         assert len(rows) == len(self.present()), "in two tables"
-        self.check_that_every_job_is_in_one_table_or_ended_once([row.pk for row in rows if row.batch_id is None])
+        self.check_that_every_job_is_in_one_table_or_ended_once(
+            [row.pk for row in rows if row.handler_type not in OF_BATCHES]
+        )
         self.check_batches([row.batch_id for row in rows])
         self.check_that_locks_are_where_jobs_are_held({row.pk: row for row in rows if row.locked})
         self.check_that_process_instances_have_one_owner_and_one_batch()
@@ -396,19 +409,26 @@ class Jobs(Sharing, RuleBasedStateMachine):
         assert dict(locks) == holders
 
 
-@pytest.mark.databases("sqlite", "postgresql")
+class Mixtures(Reasons, Messaging, Grouping, Jobs):
+    """The same with batches of jobs, and with jobs that wait for messages."""
+
+
+@pytest.mark.databases("sqlite", "postgresql", "mariadb")
 @pytest.mark.transactional
 @pytest.mark.slow
 @pytest.mark.timeout(400 + 5 * EXAMPLES)  # to make a failure small takes time, too
-def test_whatever_happens(alias, handle):
-    handle(lambda: None, name=HANDLER)
-    machine = type("Machine", (Jobs,), {"alias": alias})
+@pytest.mark.parametrize("rules", [Jobs, Mixtures])
+def test_whatever_happens(alias, handle, rules):
+    functions = {HANDLER: handle(lambda: None, name=HANDLER, database=alias)}
+    functions[FOLLOW] = handle(lambda what: None, name=FOLLOW, database=alias)
+    machine = type("Machine", (rules,), {"alias": alias, "functions": functions})
     engines = {"ENGINES": {name: {} for name in connections}, "DEFAULT_RETRY_PLAN": "R3/PT5S", "RESOURCES": RESOURCES}
+    count = EXAMPLES if alias == "default" else EXAMPLES * 3 // 5
     with override_settings(JOBEXEC=engines):
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=EXAMPLES if alias == "default" else EXAMPLES * 3 // 5,
+                max_examples=count // 2 if rules is Mixtures else count,  # one of them takes twice as long
                 stateful_step_count=30,
                 deadline=None,
                 database=None,

@@ -8,12 +8,12 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
+from jobexec.conf import get_settings
 from jobexec.exceptions import JobLocked, JobNotFound, JobStateError
 from jobexec.executor.execute_now import execute
-from jobexec.models import BlockedJob, Job
+from jobexec.models import BlockedJob, BreakerState, Job, Resource
 from jobexec.operations import (
     activate,
-    fail_job,
     hold_resource,
     move_to_dead_letter,
     release_resource,
@@ -23,19 +23,22 @@ from jobexec.operations import (
     set_resource_limits,
     suspend,
 )
+from jobexec.operations.resources.calls import Breakers
 from jobexec.operations.resources.promote import blocked_resources, promote
-from tests.support.factories import a_failure, a_run
+from jobexec.operations.values.acquired_job import AcquiredJob
 
-LIMITS: dict[str, int | None] = {"two": 2, "customer:*": 1, "spread": None}
+LIMITS: dict[str, int | None] = {"two": 2, "customer:*": 1, "spread": None, "frail": None}
 RESOURCES = {
     "two": {"limit": LIMITS["two"]},
     "customer:*": {"limit": LIMITS["customer:*"]},
     "spread": {"rate": "3/PT30S"},
+    "frail": {"breaker": {"minimum_calls": 2, "window": 4, "wait": "PT15S", "trial_calls": 2}},
 }
+TRIALS = 2
 COUNT, PERIOD = 3, timedelta(seconds=30)
 ENDLESS = float("inf")
 limited = st.sampled_from(["two", "customer:a"])
-resources = st.sampled_from([None, None, None, "two", "two", "customer:a", "customer:b", "spread"])
+resources = st.sampled_from([None, None, None, "two", "two", "customer:a", "customer:b", "spread", "frail"])
 
 
 class Sharing:
@@ -51,6 +54,7 @@ class Sharing:
         self.granted: list[datetime] = []
         self.open: dict[str, datetime | None] = {}
         self.shared: list[UUID] = []
+        self.breakers = Breakers(get_settings().resources)
 
     def pick_shared(self, index: int) -> UUID:
         return self.shared[index % len(self.shared)]
@@ -61,7 +65,18 @@ class Sharing:
             found[str(name)].add(pk)
         return found
 
+    def judge(self, job: AcquiredJob, failure: str = "") -> None:
+        """The outcome of a run is written, and counts for a breaker."""
+        if job.resource is not None:
+            self.breakers.judge(self.alias, {job.resource: [failure]})
+
+    def breaker(self) -> Resource:
+        return Resource.objects.using(self.alias).filter(pk="frail").first() or Resource(name="frail")
+
     def limit_of(self, name: str) -> float:
+        if name == "frail":
+            row = self.breaker()
+            return ENDLESS if row.breaker_state == BreakerState.CLOSED else TRIALS - row.trials
         entry = "customer:*" if name.startswith("customer:") else name
         for found in (self.limits.get(name), self.limits.get(entry), LIMITS[entry]):
             if found is not None:
@@ -69,6 +84,9 @@ class Sharing:
         return ENDLESS
 
     def is_open(self, name: str) -> bool:
+        if name == "frail":
+            row = self.breaker()
+            return row.breaker_state == BreakerState.OPEN and (row.trial_time or self.clock.now) > self.clock.now
         until = self.open.get(name)
         return name in self.open and (until is None or until > self.clock.now)
 
@@ -107,7 +125,7 @@ class Sharing:
         if success:
             self.complete(job)
         else:
-            assert fail_job(self.alias, job, a_failure(), a_run(self.alias)) is not None
+            self.fail(job)
 
     @rule(name=st.sampled_from(["two", "customer:*", "customer:a"]), limit=st.sampled_from([None, 0, 1, 3]))
     def limit_a_resource(self, name: str, limit: int | None) -> None:
@@ -149,7 +167,7 @@ class Sharing:
             assert found[name] <= self.permits[name], f"permits of {name} that nobody gave"
             self.permits[name] = found[name]
         rows = BlockedJob.objects.using(self.alias)
-        assert not rows.filter(resource=None).exists(), "blocked by nothing"
+        assert not rows.filter(resource=None, waits_for=None).exists(), "blocked by nothing"
 
     def run_to_the_end(self) -> None:
         """Nothing is held back for ever: whatever has happened, all that may run comes to run."""
@@ -157,10 +175,21 @@ class Sharing:
             release_resource(name, using=self.alias)
         self.open.clear()
         for _ in range(200):
-            self.tick(20)
-            self.promote(100)
-            self.run_all()
-            if not any(table.objects.using(self.alias).exists() for table in (BlockedJob, Job)):
+            self.go_on()
+            if self.is_at_rest():
                 break
-        left = BlockedJob.objects.using(self.alias)
+        left = BlockedJob.objects.using(self.alias).filter(waits_for=None)
         assert not left.exists(), f"blocked for ever: {list(left.values_list('resource', 'due_date'))}"
+
+    def go_on(self, seconds: int = 60) -> None:
+        """A round of everything that the nodes do, after a while."""
+        self.tick(seconds)
+        self.look_at_all_that_waits()
+        self.run_all()
+
+    def look_at_all_that_waits(self) -> None:
+        self.promote(100)
+
+    def is_at_rest(self) -> bool:
+        blocked = BlockedJob.objects.using(self.alias).filter(waits_for=None)
+        return not (blocked.exists() or Job.objects.using(self.alias).exists())
