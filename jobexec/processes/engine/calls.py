@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..definition import Mapping, Node, Process, When
 from .cancel import end_instance
-from .environment import Called, Place
+from .environment import Called
 from .exceptions import BpmnError, NoStart, TooDeep
 from .moves import Do, Moves
 from .rows import Instance, InstanceState, Place, Token
