@@ -2,6 +2,8 @@
 
 import threading
 from datetime import timedelta
+from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 from django.db import connections
@@ -282,6 +284,22 @@ class TestTheBreakerOfTwoNodes:
         until(lambda: changes[-1] == ("pay.example", "closed"))
         until(lambda: len(nodes.begun) == 9 and not nodes.permits().exists())
         assert Resource.objects.using(alias).get(pk="pay.example").breaker_state == BreakerState.CLOSED
+
+
+def test_a_job_that_waited_for_a_heartbeat_begins_only_if_its_resource_still_lets_it(alias, make_executor, monkeypatch):
+    executor = make_executor(RESOURCES={"pay.example": {"limit": 2}})
+    engine = executor.engines[alias]
+    job = SimpleNamespace(using=alias, resource="pay.example", lock_owner="one", id=uuid4(), revision=1)
+
+    def decided(lock_owner, timeout):
+        engine.promotion.cut_off = frozenset(cut_off)
+        return True
+
+    monkeypatch.setattr(engine.node, "wait_until_decided", decided)
+    cut_off = []
+    assert executor.may_start(job)
+    cut_off = ["pay.example"]
+    assert not executor.may_start(job)
 
 
 class TestWhatCounts:
