@@ -3,12 +3,13 @@
 import re
 import tomllib
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
 from tests.support.suite.databases import ROOT
 
-DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/examples/*")]
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *filter(Path.is_file, ROOT.glob("docs/examples/*"))]
 CODE = [path for folder in ("jobexec", "demo_project") for path in (ROOT / folder).rglob("*.py")]
 #: A path ends in the name, too.
 _BARE = re.compile(r"""pip3? install\s(?:[^\n`]*[\s"'`])?(?<![/.])jobexec\b""")
