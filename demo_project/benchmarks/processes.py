@@ -52,7 +52,7 @@ def _remove_instances(alias: str) -> None:
     delete_rows(models.Variable.objects.using(alias).filter(root_id__in=list(instances.values_list("pk", flat=True))))
     delete_rows(instances)
     delete_rows(models.ProcessDefinition.objects.using(alias).filter(key=KEY))
-    definitions.process.cache_clear()
+    definitions.forget()
 
 
 def execute(plan: Plan, ledger: Ledger) -> Sample:

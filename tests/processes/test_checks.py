@@ -25,7 +25,7 @@ PAY = {"tests.checks.pay": print}
 
 @pytest.fixture
 def found(alias):
-    definitions._read.cache_clear()
+    definitions.forget()
     return lambda: [
         (message.id, message.msg)
         for message in run_checks(tags=["database"], databases=[alias])

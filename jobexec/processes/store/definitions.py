@@ -47,6 +47,11 @@ def needing(using: str, deployments: Collection[str]) -> dict[str, str]:
     return dict.fromkeys(found, gettext_noop("process definitions refer to it"))
 
 
+def forget() -> None:
+    """Forget the definitions that this process keeps: their rows have been deleted."""
+    _read.cache_clear()
+
+
 @lru_cache(maxsize=_KEPT)
 def _read(using: str, id: str) -> tuple[Process, str]:
     model, code = ProcessDefinition.objects.using(using).values_list("model", "code_deployment").get(pk=id)
