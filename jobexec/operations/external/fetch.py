@@ -20,6 +20,7 @@ from jobexec.exceptions import DecryptionFailed, InvalidJob, NotAllowed, NotDecr
 from jobexec.models import ExternalWorkerJob
 
 from ..notify.wake_workers import wake_workers_on_commit
+from ..resources.breaker import block_unless_closed
 from ..rows import external_exclusive
 from ..rows.routing import free_instances, given_back, may_hold
 from ..sql.dialect import dialect
@@ -264,6 +265,7 @@ def give_back(using: str, held: QuerySet[ExternalWorkerJob], **changes: Any) -> 
     table.update(**given_back(), **changes, available_at=None, revision=F("revision") + 1)
     free_instances(using, may_hold(rows))
     wake_workers_on_commit(using, {row.handler_type for row in rows})
+    block_unless_closed(using, {row.pk: row.resource for row in rows}, ExternalWorkerJob)
     return len(rows)
 
 

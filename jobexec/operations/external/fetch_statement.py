@@ -1,8 +1,8 @@
 """The fast form of fetching external jobs: one statement finds, locks and returns a page of plain jobs.
 
-For PostgreSQL and SQLite. A job is not plain if it is exclusive, has missed its deadline, was cancelled or has local
-variables. If the page contains such a job, or there is any suspension at all, nothing is locked, and the portable
-form decides.
+For PostgreSQL and SQLite. A job is not plain if it is exclusive, has missed its deadline, was cancelled, has local
+variables or a resource whose breaker is not closed. If the page contains such a job, or there is any suspension at all,
+nothing is locked, and the portable form decides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db import connections
 
 from jobexec import clock
-from jobexec.models import ExternalWorkerJob, Suspension
+from jobexec.models import BreakerState, ExternalWorkerJob, Resource, Suspension
 
 from ..sql.dialect import dialect
 from ..sql.locks import returns_rows
@@ -98,6 +98,8 @@ def _moment(value: Any) -> datetime:
 @cache
 def _statement(spelled: Dialect, of_tenants: bool, leased: bool) -> str:
     table, suspensions = ExternalWorkerJob._meta.db_table, Suspension._meta.db_table
+    limited = f"""SELECT 1 FROM {Resource._meta.db_table} AS held WHERE held.name = {table}.resource
+        AND (held.breaker_state <> '{BreakerState.CLOSED}' OR held.hold <> '')"""
     conditions = ["handler_type = %(type)s"]
     if of_tenants:
         conditions.append(spelled.text_among("tenant_id", "%(tenants)s"))
@@ -105,7 +107,8 @@ def _statement(spelled: Dialect, of_tenants: bool, leased: bool) -> str:
         conditions.append("lease_token = ''")
     has_locals = spelled.has_json_key("handler_configuration", "local")
     plain = f"""lock_owner IS NULL AND NOT cancel_requested AND NOT suspend_requested
-        AND (NOT exclusive OR process_instance_id = '') AND NOT ({has_locals})"""
+        AND (NOT exclusive OR process_instance_id = '') AND NOT ({has_locals})
+        AND (resource IS NULL OR NOT EXISTS ({limited}))"""
 
     def run(available: str) -> str:
         # Also by available_at where it is NULL in all rows: otherwise PostgreSQL does not use the index's order.

@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from jobexec import clock, signals
-from jobexec.models import ExternalWorkerJob, LogState, SuspendedJob, TimerJob
+from jobexec.models import BlockedJob, ExternalWorkerJob, LogState, SuspendedJob, TimerJob
 
 from ..notify.signals import announce
 from ..notify.wake import wake_on_commit
 from ..notify.wake_workers import wake_workers_on_commit
+from ..resources.limits import not_closed_among
 from ..rows.move import move
 from ..rows.remove import remove_cancelled
 from ..rows.routing import free_instances, given_back, keep_lease, may_hold
@@ -21,13 +22,13 @@ from .types import Caller
 
 def give_back(
     using: str, row: ExternalWorkerJob, *, due_date: datetime | None, lease_token: str = "", **changes: Any
-) -> ExternalWorkerJob | SuspendedJob | TimerJob | None:
+) -> ExternalWorkerJob | BlockedJob | SuspendedJob | TimerJob | None:
     """Make a job available again whose row the caller has locked, from ``due_date`` on (None: immediately).
 
-    A job with a pending suspension goes to the suspended jobs, and keeps its date there. Its process instance is freed
-    and waiting workers are woken, also for a date in the future, so that they wait until then and no longer. With a
-    ``lease_token``, only workers that ask for a lease get it. Returns the row in its new place; None if another process
-    changed it.
+    A job with a pending suspension goes to the suspended jobs, and keeps its date there. One whose resource has a
+    breaker that is not closed waits for a new permit. Its process instance is freed and waiting workers are woken, also
+    for a date in the future, so that they wait until then and no longer. With a ``lease_token``, only workers that ask
+    for a lease get it. Returns the row in its new place; None if another process changed it.
     """
     held_back = covered_rows(using, [row])
     if lease_token and (held_back or row.resource is not None):
@@ -41,6 +42,8 @@ def give_back(
         timer = move(row, TimerJob, **elsewhere, due_date=due_date)
         wake_on_commit(using, timers=True)
         return timer
+    if row.resource is not None and not_closed_among(using, [row.resource]):
+        return move(row, BlockedJob, **elsewhere)
     changes |= {**given_back(), "due_date": due_date, "available_at": due_date, "lease_token": lease_token}
     changes["revision"] = row.revision + 1
     same = ExternalWorkerJob.objects.using(using).filter(pk=row.pk, revision=row.revision)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import UUID
 
 from django.db.models import F
 
@@ -11,11 +12,12 @@ from jobexec import clock, signals
 from jobexec.conf import get_settings
 from jobexec.encryption import AGAIN
 from jobexec.exceptions import DecryptionFailed, DoNotRetry, JobExecError, NotDecryptableYet
-from jobexec.models import DeadLetterJob, ExternalWorkerJob, SuspendedJob
+from jobexec.models import BlockedJob, DeadLetterJob, ExternalWorkerJob, SuspendedJob
 
 from ..history.incidents import FAILED_JOB, MESSAGE_SIZE_EXCEEDED
 from ..notify.signals import announce
 from ..reports.failure_groups import count_failures
+from ..resources.limits import cut_off_among, not_closed_among
 from ..rows.move import move_all
 from ..rows.remove import remove_waiting
 from ..rows.routing import free_instances, given_back, may_hold
@@ -31,6 +33,8 @@ def set_aside(using: str, rows: Sequence[ExternalWorkerJob]) -> list[ExternalWor
     covered = {row.pk for row in covered_rows(using, left)} if left else set()
     left = _without(left, lambda row: row.pk in covered, lambda some: _suspend(using, some))
     left = _without(left, _too_often, lambda some: _bury(using, some, FAILED_JOB, _missed))
+    shut = without_permit(using, left)
+    left = _without(left, lambda row: row.pk in shut, _block)
     left = _without(left, _too_large, lambda some: _bury(using, some, MESSAGE_SIZE_EXCEEDED, _size))
     problems = {row.pk: problem for row in left if (problem := _unreadable(row)) is not None}
     if not problems:
@@ -79,6 +83,24 @@ def _cancel(using: str, rows: list[ExternalWorkerJob]) -> None:
 def _suspend(using: str, rows: list[ExternalWorkerJob]) -> None:
     moved = move_all(rows, SuspendedJob, suspended_at=clock.now(using))
     announce(signals.job_suspended, using, SuspendedJob, jobs=moved)
+
+
+def without_permit(using: str, rows: Sequence[ExternalWorkerJob]) -> set[UUID]:
+    """The ids of those whose breaker has opened since they got their permits.
+
+    While trial calls are let through, a job without a worker may be one; whoever gave it back has looked.
+    """
+    names = {row.pk: row.resource for row in rows if row.resource is not None}
+    limited = not_closed_among(using, {*names.values()})
+    cut_off = cut_off_among(using, limited)
+    missed = {row.pk for row in rows if row.lock_owner is not None}
+    return {pk for pk, name in names.items() if name in cut_off or (name in limited and pk in missed)}
+
+
+def _block(rows: list[ExternalWorkerJob]) -> None:
+    """Let jobs wait for new permits; a missed deadline still counts."""
+    missed = {row.pk: {"lost_runs": row.lost_runs + 1} for row in rows if row.lock_owner is not None}
+    move_all(rows, BlockedJob, missed)
 
 
 def _too_often(row: ExternalWorkerJob) -> bool:

@@ -19,6 +19,7 @@ from ..values.ranking import check_priority, reranked
 from .find import check_lease, check_worker, in_transaction, lock_anywhere, lock_external
 from .give_back import give_back, remove_cancelled_job
 from .types import EVERYTHING, Caller
+from .unfetchable import without_permit
 from .validation import checked_worker, moment_after
 
 
@@ -57,8 +58,8 @@ def lock_external_job(using: str, key: int, worker: str, timeout: timedelta, *, 
     """Lock a particular job for a worker, as if it had fetched it; the worker that holds it may repeat the call.
 
     (Camunda 7: lock.) Raises :class:`~jobexec.exceptions.WrongWorker` while another worker holds it,
-    :class:`~jobexec.exceptions.JobStateError` if it is not available yet, suspended or cancelled, or if another job of
-    its process instance is being worked on, and the errors of
+    :class:`~jobexec.exceptions.JobStateError` if it is not available yet, suspended or cancelled, if another job of its
+    process instance is being worked on, or if the circuit breaker of its resource has opened, and the errors of
     :func:`~jobexec.operations.external.settle.complete_external_job`.
     """
     checked_worker(worker)
@@ -85,6 +86,8 @@ def _refuse_unavailable(using: str, row: ExternalWorkerJob, key: int) -> None:
         reason = "it was cancelled"
     elif covered_rows(using, [row]):
         reason = "it is suspended"
+    elif without_permit(using, [row]):
+        reason = f"the circuit breaker of its resource {row.resource!r} is not closed"
     elif not take(using, [row]):
         reason = f"another job of the process instance {row.process_instance_id!r} is being worked on"
     if reason is not None:

@@ -17,7 +17,7 @@ from ..rows.fencing import lock_unchanged
 from ..rows.move import move_all
 from ..sql.errors import storable
 from ..sql.locks import atomic, lock_rows
-from .limits import PERMITS, is_closed
+from .limits import PERMITS, not_closed_among
 from .promote import locked_resources
 
 _PAGE = 500
@@ -91,19 +91,14 @@ def _take_back(using: str, name: str, table: type[AbstractJob]) -> int:
             last = page[-1].pk
 
 
-def block_unless_closed(using: str, resources: Mapping[UUID, str | None]) -> None:
-    """Of the jobs that the caller has unlocked, make those wait again whose breaker is not closed.
+def block_unless_closed(using: str, resources: Mapping[UUID, str | None], table: type[AbstractJob] = Job) -> None:
+    """Of the jobs in ``table`` that the caller has unlocked, make those wait again whose breaker is not closed.
 
     ``resources`` are theirs, by their ids. Also while trial calls are let through, which these jobs are not: they got
     their permits before the breaker opened.
     """
-    names = {*resources.values()} - {None}
-    if not names:
-        return
-    now = clock.now(using)
-    rows = Resource.objects.using(using).filter(pk__in=names)
-    waiting = {row.name for row in rows if not is_closed(row, now)}
+    waiting = not_closed_among(using, {name for name in resources.values() if name is not None})
     if waiting:
         ids = [id for id, name in resources.items() if name in waiting]
-        unlocked = Job.objects.using(using).filter(pk__in=ids, lock_owner=None).order_by("pk")
+        unlocked = table._base_manager.using(using).filter(pk__in=ids, lock_owner=None).order_by("pk")
         move_all(list(lock_rows(unlocked, skip_locked=True)), BlockedJob)

@@ -155,6 +155,14 @@ def is_closed(row: Resource, now: datetime) -> bool:
     return row.breaker_state == BreakerState.CLOSED or limits is None or limits.breaker is None
 
 
+def not_closed_among(using: str, names: Collection[str]) -> set[str]:
+    """Those of these resources whose breaker limits their jobs."""
+    if not names:
+        return set()
+    now = clock.now(using)
+    return {row.name for row in Resource.objects.using(using).filter(pk__in=names) if not is_closed(row, now)}
+
+
 def states(using: str, names: Collection[str]) -> dict[str, str]:
     """The states of these breakers; a resource without a row has never been used, and is closed."""
     rows = Resource.objects.using(using).filter(pk__in=names)

@@ -1,11 +1,23 @@
 """What external workers report reaches the circuit breakers of their resources."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import transaction
 
 from jobexec import signals
-from jobexec.models import BreakerState, Incident, Resource
-from jobexec.operations.external import complete_external_job, fail_external_job, throw_external_error
+from jobexec.exceptions import JobStateError
+from jobexec.models import BlockedJob, BreakerState, ExternalWorkerJob, Incident, Resource
+from jobexec.operations.external import (
+    complete_external_job,
+    fail_external_job,
+    lock_external_job,
+    throw_external_error,
+    unlock_external_job,
+    yield_jobs,
+)
+from jobexec.operations.manage.resources import hold_resource
+from jobexec.operations.manage.unlock import unlock
 from jobexec.operations.resources import calls
 from jobexec.operations.resources.promote import blocked_resources, promote
 from tests.support.factories import fetch, make_external
@@ -129,3 +141,87 @@ def test_an_incident_as_long_as_it_is_open(alias, frozen):
         assert heard == ["open", "open", "closed"]
     finally:
         signals.breaker_changed.disconnect(hear)
+
+
+@pytest.fixture
+def opened(alias, frozen):
+    """A function that opens the breaker, while a worker holds the job that is returned."""
+
+    def open_it():
+        make_external(alias, resource="pay.example", retries=3)
+        promote(alias, blocked_resources(alias), 100)
+        (job,) = fetch(alias)
+        for _ in range(3):
+            fail(alias)
+        assert state(alias) == BreakerState.OPEN
+        return job
+
+    return open_it
+
+
+def deadline_passes(alias, job, frozen):
+    frozen.tick(61)
+
+
+def worker_fails(alias, job, frozen):
+    fail_external_job(alias, job.key, retries=2, message="no answer")
+
+
+def worker_gives_it_back(alias, job, frozen):
+    unlock_external_job(alias, job.key)
+
+
+def operator_gives_it_back(alias, job, frozen):
+    assert unlock(job.id, using=alias).changed == [job.id]
+
+
+def client_has_gone(alias, job, frozen):
+    assert yield_jobs(alias, [job]) == 1
+
+
+LOST = [deadline_passes, worker_fails, worker_gives_it_back, operator_gives_it_back, client_has_gone]
+
+
+@pytest.mark.parametrize("state_of_breaker", [BreakerState.OPEN, BreakerState.HALF_OPEN])
+@pytest.mark.parametrize("lose", LOST)
+def test_what_a_worker_had_before_it_opened_waits_for_a_new_permit(alias, frozen, opened, lose, state_of_breaker):
+    job = opened()
+    Resource.objects.using(alias).update(breaker_state=state_of_breaker)
+    lose(alias, job, frozen)
+    assert fetch(alias, worker="two") == []
+    row = BlockedJob.objects.using(alias).get(pk=job.id)
+    assert (row.retries, row.lost_runs) == (2 if lose is worker_fails else 3, int(lose is deadline_passes))
+    frozen.tick(61)
+    assert promote(alias, ["pay.example"], 10).moved == 1
+    (trial,) = fetch(alias, worker="two")
+    complete_external_job(alias, trial.key)
+    assert state(alias) == BreakerState.CLOSED
+
+
+def test_nobody_locks_it_by_its_key(alias, frozen, opened):
+    job = opened()
+    lock_external_job(alias, job.key, "one", timedelta(minutes=2))  # the worker that holds it may
+    frozen.tick(121)
+    with pytest.raises(JobStateError, match=r"the circuit breaker of its resource 'pay.example' is not closed"):
+        lock_external_job(alias, job.key, "two", timedelta(minutes=1))
+    assert fetch(alias) == []
+
+
+def test_given_back_in_the_moment_it_opens_nobody_fetches_it_until_it_may_be_a_trial_call(alias, frozen, opened):
+    job = opened()
+    # As if it were given back after the jobs without a worker had been taken back, and before that was visible.
+    ExternalWorkerJob.objects.using(alias).update(lock_owner=None, lock_expiration_time=None, available_at=None)
+    assert fetch(alias) == []
+    assert BlockedJob.objects.using(alias).filter(pk=job.id).exists()
+
+
+def test_an_operator_holds_it_open(alias, frozen):
+    make_external(alias, resource="pay.example")
+    promote(alias, blocked_resources(alias), 100)
+    (job,) = fetch(alias)
+    hold_resource("pay.example", state="open", using=alias)
+    frozen.tick(61)
+    assert fetch(alias) == []
+    hold_resource("pay.example", state="closed", using=alias)
+    assert promote(alias, ["pay.example"], 10).moved == 1
+    assert [each.id for each in fetch(alias)] == [job.id]
