@@ -14,7 +14,7 @@ from jobexec import conf
 from .definition import InvalidProcess
 from .models import ProcessDefinition
 from .operations.deploy import files_of_apps, is_deployed
-from .operations.verify import unknown_names
+from .operations.verify import long_row, unknown_names
 from .store import definitions
 
 _COLUMNS = ("tenant_id", "key", "version", "pk")
@@ -23,6 +23,7 @@ _COLUMNS = ("tenant_id", "key", "version", "pk")
 def register_checks() -> None:
     """Register the checks with Django. May be called more than once."""
     register(check_definitions, Tags.database)
+    register(check_steps, Tags.database)
     register(check_files, Tags.database)
 
 
@@ -37,6 +38,21 @@ def check_definitions(databases: Sequence[str] | None = None, **kwargs: Any) -> 
         for using in _with_tables(databases)
         for key, version, id in _latest(using)
         for problem in unknown_names(definitions.process(using, id))
+    ]
+
+
+def check_steps(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """W022: no step of the latest versions runs many service tasks while their instance is locked."""
+    return [
+        Warning(
+            f"The process {key!r} (version {version}, database {using!r}) runs the service tasks {', '.join(row)} in "
+            "one step. Its instance is locked from the first one to the commit.",
+            hint='Begin some of them with jobs of their own: asyncBefore, or jobexec:transaction="outside".',
+            id="jobexec.W022",
+        )
+        for using in _with_tables(databases)
+        for key, version, id in _latest(using)
+        if (row := long_row(definitions.process(using, id)))
     ]
 
 

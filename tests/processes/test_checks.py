@@ -1,5 +1,6 @@
 """The system checks of processes, and what is deployed after migrate."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -52,6 +53,42 @@ def test_what_the_latest_version_names_is_registered(alias, found, folder):
     assert "x: No service task 'tests.checks.pay' is registered" in message
     deploy(("p.bpmn", process(around('<task id="x"/>'))), using=alias)
     assert found() == []
+
+
+def in_a_row(*options):
+    """A process of service tasks, one after the other, with a gateway before the last."""
+    tasks = [
+        f'<serviceTask id="t{number}" camunda:delegateExpression="${{tests.checks.pay}}" {option}/>'
+        for number, option in enumerate(options)
+    ]
+    ids = ["s", *(f"t{number}" for number in range(len(options))), "e"]
+    ids.insert(-2, "g")
+    flows = [f'<sequenceFlow id="{a}-{b}" sourceRef="{a}" targetRef="{b}"/>' for a, b in pairwise(ids)]
+    return process('<startEvent id="s"/><exclusiveGateway id="g"/><endEvent id="e"/>' + "".join(tasks + flows))
+
+
+BEFORE, AFTER, OUTSIDE = 'camunda:asyncBefore="true"', 'camunda:asyncAfter="true"', 'jobexec:transaction="outside"'
+
+
+@pytest.mark.parametrize(
+    ("options", "row"),
+    [
+        (["", "", "", ""], "t0, t1, t2, t3"),
+        (["", "", ""], None),
+        ([BEFORE, "", "", ""], None),
+        ([BEFORE, "", "", "", "", ""], "t1, t2, t3, t4"),
+        (["", "", BEFORE, "", ""], None),
+        (["", "", AFTER, "", ""], None),
+        (["", "", AFTER, "", "", "", ""], "t3, t4, t5, t6"),
+        (["", "", OUTSIDE, "", "", ""], None),
+    ],
+)
+def test_a_step_that_locks_its_instance_for_many_tasks(alias, found, folder, options, row):
+    with standing_in(PAY):
+        deploy(("p.bpmn", in_a_row(*options)), using=alias)
+        said = f"The process 'p' (version 1, database {alias!r}) runs the service tasks {row} in one step."
+        messages = [("jobexec.W022", f"{said} Its instance is locked from the first one to the commit.")]
+        assert found() == (messages if row else [])
 
 
 def test_files_of_apps_are_deployed(alias, found, folder):

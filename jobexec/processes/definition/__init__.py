@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .as_json import from_json, shape, to_json
 from .flow import Flow
-from .node import TERMINATES, Kind, Node
+from .node import GATEWAYS, TERMINATES, Kind, Node
 from .parts import (
     DEFAULTS,
     Binding,
@@ -33,6 +33,7 @@ from .values import Expression, Language, Value, expressions_in
 
 __all__ = [
     "DEFAULTS",
+    "GATEWAYS",
     "TERMINATES",
     "Binding",
     "Call",

@@ -44,7 +44,7 @@ def _of_node(process: Process, node: Node) -> Iterator[dict[str, Any]]:
         yield _row(process, node, JobKind.TIMER, START if starts else TIMER, node.jobs)
     if node.trigger is Trigger.MESSAGE and node.event is not None and node.event.key is not None:
         yield _row(process, node, MESSAGE, RECEIVE, node.jobs)
-    if node.work is not None and _is_outside(node.work):
+    if node.work is not None and is_outside(node.work):
         kinds = [JobKind.RUN, *([JobKind.BATCH] if node.loop is not None and node.loop.batch is not None else [])]
         for kind in kinds:
             row = _row(process, node, kind, f"{STEP}{node.work.handler}", inner, atomic=False)
@@ -54,7 +54,7 @@ def _of_node(process: Process, node: Node) -> Iterator[dict[str, Any]]:
         yield _row(process, node, JobKind.EXTERNAL, topic, inner, atomic=False)
 
 
-def _is_outside(work: Work) -> bool:
+def is_outside(work: Work) -> bool:
     """By the file, or by the function, as it is registered in the process that deploys."""
     return work.mode is Mode.OUTSIDE or (
         work.mode is Mode.STEP and work.handler is not None and declared(work.handler).outside

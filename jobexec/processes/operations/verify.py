@@ -12,10 +12,12 @@ from jobexec.operations.values.ranking import check_priority
 from jobexec.retry import RetryPlan
 
 from ..definition import (
+    GATEWAYS,
     Expression,
     Flow,
     JobOptions,
     Kind,
+    Mode,
     Node,
     Problem,
     Process,
@@ -32,7 +34,10 @@ from ..handlers import registry
 from ..store.forms import form_columns
 from ..store.history import time_to_live
 from ..store.timers import first
+from .job_definitions import is_outside
 
+#: As many service tasks in a row may run in one step without a warning.
+_IN_A_ROW = 3
 _LONGEST, _LONGEST_KEY, _LONGEST_CATEGORY = 255, 200, 128
 #: Of an id that is too long.
 _SHOWN = 100
@@ -79,6 +84,38 @@ def unknown_names(process: Process) -> Iterator[Problem]:
             if listener.handler is not None and not registry.is_listener(listener.handler):
                 id = getattr(element, "id", process.key)
                 yield Problem(id, f"No listener {listener.handler!r} is registered in this project.", element.line)
+
+
+def long_row(process: Process) -> tuple[str, ...]:
+    """The first service tasks of a row that one step runs with its instance locked; empty if no row is too long.
+
+    A task that begins with a job, or does its work in one, begins no row and continues none.
+    """
+    rows: dict[str, tuple[str, ...]] = {node.id: (node.id,) for node in process.nodes if _works_in_the_step(node)}
+    longer = rows
+    for _ in range(_IN_A_ROW):
+        longer = {id: (id, *longer[then]) for id in rows for then in _next(process, id) if then in longer}
+    return next(iter(longer.values()), ())
+
+
+def _works_in_the_step(node: Node) -> bool:
+    work = node.work
+    if work is None or work.handler is None or work.mode is Mode.EXTERNAL or node.jobs.before:
+        return False
+    return not is_outside(work)
+
+
+def _next(process: Process, id: str) -> Iterator[str]:
+    """The elements that a step reaches next, behind gateways."""
+    left, seen = ([] if process.node(id).jobs.after else [id]), {id}
+    while left:
+        for flow in process.outgoing(left.pop()):
+            node = process.node(flow.target)
+            if node.kind not in GATEWAYS or node.jobs.before:
+                yield node.id
+            elif node.id not in seen:
+                seen.add(node.id)
+                left.append(node.id)
 
 
 def _wrong_time_to_live(process: Process) -> Iterator[Problem]:
