@@ -9,12 +9,12 @@ from django.db import DatabaseError, connections, models
 
 from jobexec.operations.sql.delete import delete_rows
 
-#: The numbers 1 to %d, as a table `series` with the column `n`.
+#: Successive numbers, as a table `series` with the column `n`.
 _SERIES = {
-    "postgresql": "generate_series(1, {count}) AS series(n)",
-    "mysql": "(SELECT seq AS n FROM seq_1_to_{count}) AS series",
-    "sqlite": "(WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {count}) SELECT n FROM c) "
-    "AS series",
+    "postgresql": "generate_series({first}, {last}) AS series(n)",
+    "mysql": "(SELECT seq AS n FROM seq_{first}_to_{last}) AS series",
+    "sqlite": "(WITH RECURSIVE c(n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM c WHERE n < {last}) "
+    "SELECT n FROM c) AS series",
 }
 #: An id made of the number; they come in ascending order, which every primary key takes fastest.
 _ID = {
@@ -31,10 +31,11 @@ _LATER = {
 _PAGE = 50_000
 
 
-def multiply(row: models.Model, count: int, later: str = "", distinct: Sequence[str] = ()) -> None:
+def multiply(row: models.Model, count: int, later: str = "", distinct: Sequence[str] = (), first: int = 1) -> None:
     """Make ``count`` rows of one that is saved, which is the first of them; each has an id of its own.
 
-    ``later`` names a column in which each row is one second after the one before, ``distinct`` other ids.
+    ``later`` names a column in which each row is one second after the one before, ``distinct`` other ids. Ids are made
+    of the numbers from ``first`` on: rows with the same numbers have the same ids, whatever their table.
     """
     if count < 2:
         return
@@ -46,7 +47,7 @@ def multiply(row: models.Model, count: int, later: str = "", distinct: Sequence[
     columns = [field for field in table.concrete_fields if not isinstance(field, models.AutoField)]
     names = ", ".join(connection.ops.quote_name(str(field.column)) for field in columns)
     values = ", ".join(_value(field, connection, changed) for field in columns)
-    series = _SERIES[connection.vendor].format(count=count - 1)
+    series = _SERIES[connection.vendor].format(first=first, last=first + count - 2)
     key: Any = table.pk
     quoted = connection.ops.quote_name(table.db_table)
     with connection.cursor() as cursor:

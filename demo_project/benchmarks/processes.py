@@ -1,23 +1,32 @@
-"""What the cases of processes share: their rows are removed after each run, and nothing of them may be left."""
+"""What the cases of processes share: their models, and rows that are removed after each run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
 from typing import Any
+from uuid import UUID
 
 from django.apps import apps
 
+from jobexec import clock
 from jobexec.models import JOB_TABLES, Job, JobDefinition, JobLog
 from jobexec.operations.sql.delete import delete_rows
 
 from . import ours
+from .bulk import multiply
 from .measure import BenchError, Plan, Sample
-from .noop import Ledger
+from .noop import CATEGORY, HANDLER, Ledger
 from .sandbox import remove_rows, tidy
 
-#: The key of the definitions of the benchmark.
+#: The key of the definitions of the benchmark, and of those whose instances lie in the tables during all runs.
 KEY = "jobbench"
+CROWD = "jobbench-crowd"
+#: One of their instances, which has an activity for each row of its history, and their definition.
+CROWD_INSTANCE, CROWD_DEFINITION = UUID(int=2**127), f"{CROWD}:1"
 
 
 def check_installed() -> None:
@@ -45,14 +54,109 @@ def _remove_instances(alias: str) -> None:
         delete_rows(jobs._base_manager.using(alias).filter(process_definition_id__startswith=f"{KEY}:"))
     for rows in (JobLog, JobDefinition):
         delete_rows(rows._base_manager.using(alias).filter(process_definition_key=KEY))
-    of_key = {"definition_id__startswith": f"{KEY}:"}
-    for table in (models.Execution, models.ActivityInstance, models.EventSubscription):
-        delete_rows(table.objects.using(alias).filter(**of_key))
     instances = models.ProcessInstance.objects.using(alias).filter(definition_key=KEY)
     delete_rows(models.Variable.objects.using(alias).filter(root_id__in=list(instances.values_list("pk", flat=True))))
-    delete_rows(instances)
-    delete_rows(models.ProcessDefinition.objects.using(alias).filter(key=KEY))
+    _remove_rows_of(KEY, alias)
     definitions.forget()
+
+
+def _remove_rows_of(key: str, alias: str) -> None:
+    from jobexec.processes import models
+
+    of_key = {"definition_id__startswith": f"{key}:"}
+    for table in (models.Execution, models.ActivityInstance, models.EventSubscription, models.ProcessInstance):
+        delete_rows(table.objects.using(alias).filter(**of_key))
+    delete_rows(models.ProcessDefinition.objects.using(alias).filter(key=key))
+
+
+def crowd(alias: str, waiting: int, ended: int, activities: int = 0) -> None:
+    """Fill the tables with instances that wait, and that have ended, one activity each; one has so many activities."""
+    import json
+
+    from jobexec.processes.definition.as_json import to_json
+    from jobexec.processes.models import ActivityInstance, Execution, ProcessDefinition, ProcessInstance
+
+    now = clock.now(alias)
+    begun, of = now - timedelta(days=1), {"definition_id": CROWD_DEFINITION}
+    process = replace(chain_of_tasks(1, before=True), key=CROWD)
+    model = json.dumps(to_json(process))
+    ProcessDefinition(id=CROWD_DEFINITION, key=CROWD, version=1, model=model, deploy_time=begun).save(using=alias)
+    first, instance = UUID(int=0), {"definition_key": CROWD, "start_time": begun, **of}
+    done = {"element_id": "s0", "kind": "serviceTask", "start_time": begun, "end_time": now, "state": "completed", **of}
+
+    def rows(row: Any, count: int, **more: Any) -> None:
+        if count:
+            row.save(using=alias, force_insert=True)
+            multiply(row, count, **more)
+
+    rows(ProcessInstance(id=first, root_id=first, **instance), waiting, distinct=["root_id"])
+    token = {"root_id": first, "instance_id": first, "parent_id": first, "element_id": "s0", "state": "before", **of}
+    rows(Execution(id=first, **token), waiting, distinct=["root_id", "instance_id", "parent_id"])
+    over = {"state": "completed", "end_time": now, "end_element": "end", **instance}
+    last = UUID(int=2**126)
+    rows(ProcessInstance(id=last, root_id=last, **over), ended, distinct=["root_id"], first=waiting + 1)
+    rows(ActivityInstance(id=last, instance_id=last, **done), ended, distinct=["instance_id"], first=waiting + 1)
+    if activities:
+        ProcessInstance(id=CROWD_INSTANCE, root_id=CROWD_INSTANCE, **over).save(using=alias, force_insert=True)
+        rows(
+            ActivityInstance(id=CROWD_INSTANCE, instance_id=CROWD_INSTANCE, **done),
+            activities,
+            later="start_time",
+            first=waiting + ended + 2,
+        )
+    tidy(alias, ProcessInstance, Execution, ActivityInstance)
+
+
+def remove_crowd(alias: str) -> None:
+    """Delete what :func:`crowd` has made."""
+    _remove_rows_of(CROWD, alias)
+
+
+def chain_of_tasks(steps: int, *, before: bool, open_tokens: int = 0) -> Any:
+    """A process of no-op service tasks, one after the other; their jobs have the numbers from ``first`` on.
+
+    ``before``: asynchronous ones. ``open_tokens`` wait for messages meanwhile, and end with the last task.
+    """
+    from jobexec.processes.definition import Event, Flow, Kind, Node, Process, Trigger
+
+    names = [f"s{number}" for number in range(steps)]
+    begin, end = Node("begin", Kind.START_EVENT), Node("end", Kind.END_EVENT, event=Event(Trigger.TERMINATE))
+    waits = [
+        Node(f"w{number}", Kind.RECEIVE_TASK, event=Event(Trigger.MESSAGE, name="jobbench"))
+        for number in range(open_tokens)
+    ]
+    ways = [*pairwise(["begin", *names, "end"]), *(("begin", wait.id) for wait in waits)]
+    nodes = (begin, *(_task(number, before=before) for number in range(steps)), *waits, end)
+    return Process(KEY, nodes, tuple(Flow(f"{a}-{b}", a, b) for a, b in ways))
+
+
+def fork_of_tasks(branches: int) -> Any:
+    """A process of asynchronous no-op service tasks in parallel, which may run at the same time, and their join."""
+    from jobexec.processes.definition import Flow, Kind, Node, Process
+
+    tasks = [_task(number, before=True, exclusive=False) for number in range(branches)]
+    fork, join = Node("fork", Kind.PARALLEL_GATEWAY), Node("join", Kind.PARALLEL_GATEWAY)
+    ways = [("begin", "fork"), *((a, b) for task in tasks for a, b in (("fork", task.id), (task.id, "join")))]
+    flows = tuple(Flow(f"{a}-{b}", a, b) for a, b in [*ways, ("join", "end")])
+    return Process(KEY, (Node("begin", Kind.START_EVENT), fork, *tasks, join, Node("end", Kind.END_EVENT)), flows)
+
+
+def _task(number: int, *, before: bool, exclusive: bool = True) -> Any:
+    from jobexec.processes.definition import Expression, JobOptions, Kind, Node, Work
+
+    return Node(
+        f"s{number}",
+        Kind.SERVICE_TASK,
+        work=Work(handler=HANDLER, arguments={"args": [Expression(f"${{first + {number}}}")], "kwargs": {}}),
+        jobs=JobOptions(before=before, exclusive=exclusive, category=CATEGORY),
+    )
+
+
+def started(alias: str, process: Any, first: int = 0) -> UUID:
+    """The id of a new instance, which has 0.4 kB of variables."""
+    from jobexec.processes.operations.flows import start_flow
+
+    return start_flow(alias, process, {"first": first, "note": "x" * 400}).pk
 
 
 def execute(plan: Plan, ledger: Ledger) -> Sample:
@@ -61,7 +165,7 @@ def execute(plan: Plan, ledger: Ledger) -> Sample:
     tidy(plan.alias, *tables)
     sample = ours.execute_all(plan.settings, plan.alias, ledger)
     ended = tables[0]._base_manager.using(plan.alias).filter(definition_key=KEY)
-    if ended.exclude(state="completed").exists():
+    if ended.exclude(state__in=("completed", "terminated")).exists():
         raise BenchError("Some process instances have not come to their end.")
     return sample
 

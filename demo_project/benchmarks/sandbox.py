@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.db import connections
 from django.db.models import Model, QuerySet
@@ -123,6 +124,10 @@ def remove_everything(alias: str) -> None:
     for table in tables:
         remove_many(table, alias, BACKLOG_HANDLER)
     remove_rows(alias)
+    if apps.is_installed("jobexec.processes"):
+        from .processes import remove_crowd  # it needs this module, and the models of processes
+
+        remove_crowd(alias)
 
 
 def _of_runs(table: type[Any], alias: str) -> QuerySet[Any]:

@@ -2,81 +2,104 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import UUID
 
 from ..case import Case, Contenders
 from ..measure import Sample, Stopwatch
-from ..noop import CATEGORY, HANDLER, registered
-from ..processes import KEY, check_installed, check_raw, execute, lengths, processes
+from ..noop import registered
+from ..processes import (
+    chain_of_tasks,
+    check_installed,
+    check_raw,
+    crowd,
+    execute,
+    fork_of_tasks,
+    lengths,
+    processes,
+    remove_crowd,
+    started,
+)
 from ..sandbox import tidy
 from .atomic import Atomic
 
 STEPS = 5
+_CROWDED_STEPS, _OPEN_TOKENS = 20, 99
 
 
 class Processes(Case):
     """Instances with five asynchronous no-op service tasks: steps per second, beside ``atomic`` no-op jobs.
 
-    ``start`` starts instances whose five tasks run at once, to their end, beside ``enqueue``, which inserts a job.
+    ``fork`` is one instance whose tasks are all parallel, may run at the same time, and are joined. ``start`` starts
+    instances whose five tasks run at once, to their end, and ``start, waits`` those that wait for their first task,
+    beside ``enqueue``, which inserts a job. ``crowded`` are steps of instances that have 99 more tokens, beside
+    ``--instances`` others that wait and ten times as many that have ended, which are loaded last, once.
     """
 
     name: ClassVar[str] = "processes"
     summary: ClassVar[str] = "asynchronous steps of processes, against lock, load, write and commit"
     default_jobs: ClassVar[int] = 2_000
-    ratios: ClassVar = (("ours", "atomic"), ("start", "enqueue"))
+    ratios: ClassVar = (("ours", "atomic"), ("start", "enqueue"), ("start, waits", "enqueue"), ("crowded", "ours"))
+
+    def phases(self) -> Sequence[tuple[Callable[[], None], Contenders]]:
+        return [(lambda: None, self.contenders()), (self.load, {"crowded": self.crowded}), (self.unload, {})]
 
     def contenders(self) -> Contenders:
         check_installed()
         atomic = Atomic(self.plan, self.progress)
-        found = {"ours": self.ours, "atomic": atomic.ours, "start": self.start, "enqueue": self.enqueue}
-        return {**found, "raw": self.raw}
+        found = {"ours": self.ours, "atomic": atomic.ours, "fork": self.fork, "start": self.start}
+        return {**found, "start, waits": self.start_waiting, "enqueue": self.enqueue, "raw": self.raw}
 
-    def _process(self, steps: int, before: bool) -> Any:
-        from jobexec.processes.definition import Expression, Flow, JobOptions, Kind, Node, Process, Work
+    def facts(self) -> Mapping[str, Any]:
+        return {"instances": self.plan.options["instances"]}
 
-        names = [f"s{number}" for number in range(steps)]
-        nodes = [
-            Node(
-                name,
-                Kind.SERVICE_TASK,
-                work=Work(handler=HANDLER, arguments={"args": [Expression(f"${{first + {number}}}")], "kwargs": {}}),
-                jobs=JobOptions(before=before, category=CATEGORY),
-            )
-            for number, name in enumerate(names)
-        ]
-        ends = ["begin", *names, "end"]
-        flows = tuple(Flow(f"{a}-{b}", a, b) for a, b in pairwise(ends))
-        return Process(KEY, (Node("begin", Kind.START_EVENT), *nodes, Node("end", Kind.END_EVENT)), flows)
+    def load(self) -> None:
+        """Fill the tables with other instances."""
+        self.progress.stage(f"{self.name}: rows are loaded")
+        count = self.plan.options["instances"]
+        crowd(self.plan.alias, count, 10 * count)
 
-    def _processes(self, before: bool) -> list[tuple[int, int, Any]]:
-        """The first job of each instance, how many it has, and its process."""
-        made = {steps: self._process(steps, before) for _, steps in lengths(self.plan.jobs, STEPS)}
-        return [(first, steps, made[steps]) for first, steps in lengths(self.plan.jobs, STEPS)]
-
-    def _start(self, instances: list[tuple[int, int, Any]]) -> dict[UUID, int]:
-        """How many steps each instance has."""
-        from jobexec.processes.operations.flows import start_flow
-
-        return {
-            start_flow(self.plan.alias, process, {"first": first, "note": "x" * 400}).pk: steps
-            for first, steps, process in instances
-        }
+    def unload(self) -> None:
+        """Remove them again."""
+        self.progress.stage(f"{self.name}: rows are removed")
+        remove_crowd(self.plan.alias)
 
     def ours(self) -> Sample:
+        return self._run(lambda: self._start(before=True))
+
+    def crowded(self) -> Sample:
+        return self._run(lambda: self._start(_CROWDED_STEPS, before=True, open_tokens=_OPEN_TOKENS))
+
+    def fork(self) -> Sample:
+        return self._run(lambda: started(self.plan.alias, fork_of_tasks(self.plan.jobs)))
+
+    def _run(self, start: Callable[[], object]) -> Sample:
         alias, ledger = self.plan.alias, self.ledger()
         with processes(alias), registered(alias, ledger.note):
-            self._start(self._processes(before=True))
+            start()
             return execute(self.plan, ledger)
 
+    def _start(self, steps: int = STEPS, **shape: Any) -> dict[UUID, int]:
+        """How many steps each instance has."""
+        every = list(lengths(self.plan.jobs, steps))
+        made = {count: chain_of_tasks(count, **shape) for count in {count for _, count in every}}
+        return {started(self.plan.alias, made[count], first): count for first, count in every}
+
     def start(self) -> Sample:
-        alias, ledger = self.plan.alias, self.ledger()
-        with processes(alias), registered(alias, ledger.note):
-            instances = self._processes(before=False)
+        ledger = self.ledger()
+        sample = self._started(ledger.note, before=False)
+        ledger.check()
+        return sample
+
+    def start_waiting(self) -> Sample:
+        return self._started(lambda number: None, before=True)
+
+    def _started(self, run: Callable[[int], None], *, before: bool) -> Sample:
+        alias = self.plan.alias
+        with processes(alias), registered(alias, run):
             with Stopwatch(alias) as watch:
-                self._start(instances)
-            ledger.check()
+                instances = self._start(before=before)
             return watch.sample(len(instances))
 
     def enqueue(self) -> Sample:
@@ -93,8 +116,8 @@ class Processes(Case):
 
         alias, ledger = self.plan.alias, self.ledger()
         with processes(alias), registered(alias, ledger.note):
-            started = self._start(self._processes(before=True))
+            instances = self._start(before=True)
             tidy(alias)
-            sample = steps(alias, ledger, self.plan.settings.threads, started)
+            sample = steps(alias, ledger, self.plan.settings.threads, instances)
             check_raw(alias, self.plan.jobs)
             return sample

@@ -22,6 +22,7 @@ from ...bulk import multiply
 from ...case import Case, Contenders
 from ...measure import BenchError, Sample, Stopwatch
 from ...noop import BACKLOG_HANDLER, CATEGORY
+from ...processes import CROWD_DEFINITION, CROWD_INSTANCE, crowd
 from ...raw.sql import RawConnection
 from ...report import Report, Shown
 from .backlog import analyze
@@ -29,6 +30,8 @@ from .backlog import analyze
 _COMMON: dict[str, Any] = {"handler_type": BACKLOG_HANDLER, "category": CATEGORY}
 _FAILURE = {"exception_message": "BenchError: there is none", "fingerprint": "0123456789abcdef"}
 _ROWS = 50
+_ACTIVITIES = 500
+_ROUTED = ("jobexec", "jobexec_processes", "contenttypes")
 
 
 class AdminPages(Case):
@@ -36,7 +39,8 @@ class AdminPages(Case):
 
     ``--jobs`` executable jobs, and as many timers and rows of the job log; suspended jobs, dead letters and incidents
     are a tenth of that. The figure is the slowest page of a round, from the request to the finished HTML. The raw SQL
-    reads the rows of each job table that its list shows, by its primary key.
+    reads the rows of each job table that its list shows, by its primary key. Of processes, if they are installed, there
+    are as many instances that wait, and that have ended, as dead letters, and one that has 500 activities.
     """
 
     name: ClassVar[str] = "admin"
@@ -85,6 +89,8 @@ class AdminPages(Case):
             distinct=["job_id"],
         )
         analyze(alias, Job, TimerJob, SuspendedJob, DeadLetterJob, JobLog, Incident)
+        if apps.is_installed("jobexec.processes"):
+            crowd(alias, few, few, activities=_ACTIVITIES)
 
     def _rows(self, row: Any, count: int, **more: Any) -> None:
         row.save(using=self.plan.alias, force_insert=True)
@@ -131,6 +137,12 @@ def _pages() -> dict[str, str]:
         # Clients are looked for in the database of the gateways, whichever is measured.
         if table._meta.app_label == "jobexec" and table is not GatewayClient
     }
+    processes = "admin:jobexec_processes_processinstance", "admin:jobexec_processes_processdefinition"
+    if apps.is_installed("jobexec.processes"):
+        for name, view in zip(("process instances", "process definitions"), processes, strict=True):
+            lists[name] = reverse(f"{view}_changelist")
+        lists["process instance, 500 activities"] = reverse(f"{processes[0]}_change", args=[CROWD_INSTANCE])
+        lists["process definition, its tokens"] = reverse(f"{processes[1]}_change", args=[CROWD_DEFINITION])
     jobs, dead = reverse("admin:jobexec_job_changelist"), reverse("admin:jobexec_deadletterjob_changelist")
     return {
         "dashboard": reverse("admin:app_list", args=["jobexec"]),
@@ -161,7 +173,7 @@ def get(path: str) -> None:
 
 @contextmanager
 def routed_to(alias: str) -> Iterator[None]:
-    """The models of jobexec are in this database during the block, whatever the routers say."""
+    """These models are in this database during the block, whatever the routers say."""
     before = router.routers
     router.routers = [_To(alias), *before]
     try:
@@ -175,6 +187,6 @@ class _To:
         self._alias = alias
 
     def db_for_read(self, model: Any, **hints: Any) -> str | None:
-        return self._alias if model._meta.app_label == "jobexec" else None
+        return self._alias if model._meta.app_label in _ROUTED else None
 
     db_for_write = db_for_read
