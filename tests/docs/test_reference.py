@@ -10,7 +10,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 _ENTRY = re.compile(r"\.\. (?:auto|py:)(?!currentmodule)(\w+):: ([\w.]+)")
 PAGES = {
     "testing.md": ("jobexec.testing", "jobexec.processes.testing"),
-    "api-processes.md": ("jobexec.processes", "jobexec.processes.exceptions"),
+    "api-processes.md": ("jobexec.processes", "jobexec.processes.exceptions", "jobexec.processes.models"),
 }
 
 

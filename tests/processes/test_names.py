@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from asgiref.sync import SyncToAsync
 
 from jobexec import processes
 from jobexec.processes import api
@@ -16,6 +17,15 @@ def test_every_name_of_the_list_is_there_and_no_other():
     for name in ("nothing", "__wrapped__"):
         with pytest.raises(AttributeError, match=name):
             getattr(processes, name)
+
+
+def test_each_verb_has_its_twin_for_async_callers():
+    twins = {name for name in api.__all__ if isinstance(getattr(api, name), SyncToAsync)}
+    home = "jobexec.processes.operations"
+    verbs = {name for name in api.__all__ if getattr(api, name).__module__.startswith(home)} - twins
+    assert twins == {f"a{name}" for name in verbs - {"modify"}}  # it only collects what is to be changed
+    for name in twins:
+        assert getattr(api, name).func is getattr(api, name[1:])
 
 
 @pytest.mark.gate

@@ -20,8 +20,8 @@ from jobexec.sensitive import HIDDEN, hide
 from ..engine.rows import State
 from ..handlers.results import check_variables
 from ..models import Execution, ProcessDefinition, Variable
-from ..models.instance import RUNNING
-from ..operations.query import is_value, value_is
+from ..models.instance import RUNNING, value_is
+from ..operations.query import is_value
 from ..store.suspensions import suspended_rows
 
 #: The latest dead letters of processes that the filter by incident knows.

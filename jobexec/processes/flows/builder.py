@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from asgiref.sync import sync_to_async
 from django.db import router
 
 from jobexec.exceptions import InvalidJob
@@ -382,6 +383,18 @@ class Flow:
             check_variables(variables.get(CALLS, {}))  # names the step whose arguments alone are too large
             raise
         return self.instance
+
+    async def astart(self, *, using: str | None = None, user: str = "") -> ProcessInstance:
+        """:meth:`start` for async callers, in a transaction of its own."""
+        return await sync_to_async(self.start, thread_sensitive=True)(using=using, user=user)
+
+    async def __aenter__(self) -> Flow:
+        return self
+
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
+        """Start it at the end of the block, unless the block raises."""
+        if kind is None:
+            await self.astart()
 
     def __enter__(self) -> Flow:
         return self

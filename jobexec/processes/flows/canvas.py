@@ -34,6 +34,12 @@ class Canvas:
         """Start it in the caller's transaction; ``options`` are those of ``flow``, such as ``business_key``."""
         return self.flow(key, **options).start(using=using, user=user)
 
+    async def astart(
+        self, key: str = "", *, using: str | None = None, user: str = "", **options: Any
+    ) -> ProcessInstance:
+        """:meth:`start` for async callers, in a transaction of its own."""
+        return await self.flow(key, **options).astart(using=using, user=user)
+
     def add_to(self, flow: Flow, after: After, before: Any) -> tuple[After, Any]:
         """Add its steps; ``before`` is the result of what comes before. Returns its ends and its result."""
         raise NotImplementedError

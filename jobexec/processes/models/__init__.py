@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .definition import ProcessDefinition, ProcessDeployment, ProcessResource
 from .history import ActivityInstance
-from .instance import EventSubscription, Execution, InstanceState, ProcessInstance, Variable
+from .instance import EventSubscription, Execution, InstanceState, ProcessInstance, ProcessInstanceQuerySet, Variable
 from .user_task import TaskCandidate, UserTask
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "ProcessDefinition",
     "ProcessDeployment",
     "ProcessInstance",
+    "ProcessInstanceQuerySet",
     "ProcessResource",
     "TaskCandidate",
     "UserTask",

@@ -6,10 +6,12 @@ its topmost instance, so that one statement of each table loads them.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
+from django.db.models import Exists, JSONField, OuterRef, Q, QuerySet
+from django.db.models import Value as Constant
 from django.utils.translation import gettext_lazy as _
 
 from jobexec.identifiers import uuid7
@@ -27,6 +29,46 @@ class InstanceState(models.TextChoices):
 
 
 RUNNING = (InstanceState.ACTIVE, InstanceState.COMPENSATING)
+
+
+def value_is(value: Any) -> Q:
+    """The condition that a variable has a value; null is stored in two ways.
+
+    MySQL and MariaDB also find the text "5" for the number 5.
+    """
+    return Q(value=value) if value is not None else Q(value__isnull=True) | Q(value=Constant(None, JSONField()))
+
+
+class ProcessInstanceQuerySet(QuerySet["ProcessInstance"]):
+    """Process instances, filtered by their state, process, tokens and variables."""
+
+    def active(self) -> ProcessInstanceQuerySet:
+        """Those that run, also those that compensate."""
+        return self.filter(state__in=RUNNING)
+
+    def of(self, key: str, version: int | None = None) -> ProcessInstanceQuerySet:
+        """Those of the process with this key, in all versions or in one."""
+        if version is None:
+            return self.filter(definition_key=key)
+        return self.filter(definition_key=key, definition_id__startswith=f"{key}:{version}:")
+
+    def waits_at(self, *elements: str) -> ProcessInstanceQuerySet:
+        """Those of which a token is at one of these elements: it waits there, or its job does."""
+        tokens = Execution.objects.using(self.db).filter(
+            root_id=OuterRef("root_id"), instance_id=OuterRef("pk"), element_id__in=elements
+        )
+        return self.filter(Exists(tokens.exclude(state__in=("scope", "compensable"))))
+
+    def with_variables(self, **values: Any) -> ProcessInstanceQuerySet:
+        """Running ones that have these variables, with these values, themselves and not in a scope within them.
+
+        On MySQL and MariaDB a text variable equals a number with the same spelling.
+        """
+        found = self
+        for name, value in values.items():
+            own = Variable.objects.using(self.db).filter(value_is(value), scope_id=OuterRef("pk"), name=name)
+            found = found.filter(Exists(own))
+        return found
 
 
 class ProcessInstance(models.Model):
@@ -54,6 +96,8 @@ class ProcessInstance(models.Model):
     final_variables = models.JSONField(null=True, blank=True, encoder=DjangoJSONEncoder)
     removal_time = models.DateTimeField(null=True, blank=True)
     awaited = models.BooleanField(default=False, db_default=False, editable=False)
+
+    objects = ProcessInstanceQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("process instance")

@@ -19,7 +19,8 @@ from ..handlers.deliver import deliver
 from ..handlers.results import check_text, check_variables
 from ..handlers.signals import send_beyond
 from ..models import EventSubscription, ProcessInstance, Variable
-from .query import is_value, value_is
+from ..models.instance import value_is
+from .query import is_value
 
 #: Receivers of one message in one transaction.
 MOST_RECEIVERS = 1_000

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import JSONField, Q
-from django.db.models import Value as Constant
-
 from jobexec.models import JOB_TABLES, AbstractJob, Suspension
 
 from ..models import (
@@ -69,13 +66,8 @@ class InstanceView:
         return sorted((each for each in found if each.name != hidden), key=lambda each: (each.element, each.name))
 
 
-def value_is(value: Any) -> Q:
-    """The condition that a variable has a value; null is stored in two ways."""
-    return Q(value=value) if value is not None else Q(value__isnull=True) | Q(value=Constant(None, JSONField()))
-
-
 def is_value(stored: Any, value: Any) -> bool:
-    """Whether a value that :func:`value_is` has found is meant: MariaDB takes the text "5" for the number 5."""
+    """Whether a value that ``value_is`` has found is meant: MariaDB takes the text "5" for the number 5."""
     return (stored, isinstance(stored, bool)) == (value, isinstance(value, bool))
 
 

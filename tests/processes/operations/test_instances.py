@@ -1,0 +1,100 @@
+"""Instances are found by what they are and where they stand; async callers start and change them, too."""
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from jobexec.processes import acancel, acorrelate, astart, chain, flow
+from jobexec.processes.flows.builder import Flow
+from jobexec.processes.models import ProcessInstance
+from jobexec.processes.operations.deploy import deploy
+from jobexec.processes.operations.instances import cancel, set_variables
+from jobexec.processes.operations.start import start
+from tests.processes.support.bpmn import process
+
+pytest.importorskip("lxml")
+
+CONTENT = """
+  <startEvent id="s"/><userTask id="approve"/><endEvent id="e"/>
+  <intermediateCatchEvent id="wait"><messageEventDefinition messageRef="m"/></intermediateCatchEvent>
+  <sequenceFlow id="f1" sourceRef="s" targetRef="approve"/><sequenceFlow id="f2" sourceRef="s" targetRef="wait"/>
+  <sequenceFlow id="f3" sourceRef="approve" targetRef="e"/><sequenceFlow id="f4" sourceRef="wait" targetRef="e"/>
+"""
+
+
+@pytest.fixture
+def model(alias):
+    """A function that deploys a version of the process ``p``."""
+
+    def deployed(more=""):
+        deploy(("p.bpmn", process(CONTENT + more, top='<message id="m" name="paid"/>')), using=alias)
+
+    deployed()
+    return deployed
+
+
+@pytest.mark.every_database
+class TestFind:
+    def test_by_state_and_process(self, alias, model, handle):
+        found = ProcessInstance.objects.using(alias)
+        first = start("p", using=alias)
+        model("<documentation>another</documentation>")
+        second, gone = start("p", using=alias), start("p", using=alias)
+        cancel(gone)
+        other = Flow("q")
+        other.step(handle(lambda: None, name="tests.instances.step"))
+        other.start(using=alias)
+        assert set(found.active().of("p")) == {first, second}
+        assert set(found.of("p", version=2)) == {second, gone}
+        assert list(found.active().of("p", version=1)) == [first]
+        assert list(found.of("p_")) == list(found.of("p", version=3)) == []
+
+    def test_by_where_they_wait(self, alias, model):
+        found = ProcessInstance.objects.using(alias)
+        both = start("p", using=alias)
+        at_task = start("p", business_key="a", using=alias)
+        async_to_sync(acorrelate)("paid", business_key="a", using=alias)
+        assert set(found.waits_at("wait")) == {both}
+        assert set(found.waits_at("approve", "wait")) == {both, at_task}
+        assert list(found.waits_at("e", "s")) == list(found.waits_at()) == []
+
+    @pytest.mark.parametrize("value", [5, "5", 5.5, True, None, {"a": [1]}, "ä"])
+    def test_by_their_variables(self, alias, model, value):
+        found = ProcessInstance.objects.using(alias)
+        mine = start("p", variables={"x": value, "y": 1}, using=alias)
+        start("p", variables={"x": "other", "y": 1}, using=alias)
+        start("p", variables={"z": value}, using=alias)
+        assert list(found.with_variables(x=value, y=1)) == [mine]
+        assert list(found.with_variables(x=value, y=2)) == []
+        set_variables(mine, {"x": "other"}, using=alias)
+        assert list(found.with_variables(x=value)) == []
+
+
+@pytest.mark.databases("sqlite")
+@pytest.mark.transactional
+class TestAsync:
+    def test_an_instance(self, alias, model):
+        async def drive():
+            instance = await astart("p", business_key="a", using=alias)
+            await acorrelate("paid", business_key="a", using=alias)
+            await acancel(instance, "enough")
+            return instance
+
+        row = ProcessInstance.objects.using(alias).get(pk=async_to_sync(drive)().pk)
+        assert (row.state, row.delete_reason) == ("cancelled", "enough")
+
+    def test_flows(self, alias, handle, monkeypatch):
+        step = handle(lambda: None, name="tests.instances.step")
+        monkeypatch.setattr("jobexec.processes.flows.builder.router.db_for_write", lambda model: alias)
+
+        async def drive():
+            async with flow("mine") as made:
+                made.step(step)
+            with pytest.raises(ZeroDivisionError):
+                async with flow("broken") as broken:
+                    broken.step(step)
+                    raise ZeroDivisionError
+            return made.instance, await chain(step, step).astart("chained", using=alias), broken.instance
+
+        mine, chained, broken = async_to_sync(drive)()
+        assert broken is None
+        assert set(ProcessInstance.objects.using(alias).active()) == {mine, chained}
