@@ -19,9 +19,10 @@ from ..models import ProcessDefinition
 FLOW = "flow"
 #: The variable of a flow with the arguments of its steps that are known when it starts.
 CALLS = "calls"
-#: Rows whose files say that users do not start them (``isStartableInTasklist``), by the JSON of :func:`to_json`. A text
-#: in a file that reads the same has escaped quotes there.
+#: Rows whose files say that users do not start them (``isStartableInTasklist``), and how long their history is kept
+#: (``historyTimeToLive``), by the JSON of :func:`to_json`. A text in a file that reads the same has escaped quotes.
 NOT_STARTABLE = Q(model__contains='"startable": false')
+KEEPS_HISTORY = Q(model__contains='"history_ttl": ')
 #: Definitions that a process keeps.
 _KEPT = 1_000
 

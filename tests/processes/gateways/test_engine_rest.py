@@ -73,6 +73,16 @@ def test_what_users_start(rest):
 
 
 @SQLITE
+@pytest.mark.parametrize(("text", "days"), [("", None), ("5", 5), ("P30D", 30), ("P1Y", 365), ("P0D", 0)])
+def test_for_how_many_days_history_is_kept(rest, text, days):
+    attribute = f'camunda:historyTimeToLive="{text}" isExecutable'.encode() if text else b"isExecutable"
+    _, made = deploy(("order.bpmn", chain(PAY).replace(b"isExecutable", attribute)))
+    (deployed,) = made["deployedProcessDefinitions"].values()
+    (listed,) = rest.get("/process-definition")[1]
+    assert deployed["historyTimeToLive"] == listed["historyTimeToLive"] == days
+
+
+@SQLITE
 class TestDeployment:
     @pytest.mark.parametrize(
         ("files", "status", "words"),

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from jobexec import clock
 from jobexec.gateways.rest.camunda7.times import shown as moment
 from jobexec.models import Incident
 
 from ...models import InstanceState, ProcessDefinition, ProcessDeployment, ProcessInstance, ProcessResource, UserTask
 from ...models.instance import RUNNING
 from ...operations.deploy import Deployed
-from ...store.definitions import NOT_STARTABLE
+from ...store.definitions import KEEPS_HISTORY, NOT_STARTABLE, process
+from ...store.history import time_to_live
 from ...store.suspensions import suspended, suspended_definitions
 
 #: Camunda's states of instances that have ended.
@@ -26,8 +28,8 @@ _HISTORIC = {
 
 def deployment(using: str, row: ProcessDeployment, made: Sequence[Deployed]) -> dict[str, Any]:
     new = {each.definition.pk: each for each in made if each.is_new}
-    hidden = _not_startable(using, new)
-    told = {id: _definition(each.definition, each.file, id not in hidden) for id, each in new.items()}
+    hidden, days = _not_startable(using, new), _days_kept(using, new)
+    told = {id: _definition(each.definition, each.file, id not in hidden, days.get(id)) for id, each in new.items()}
     return {
         "links": [],
         "id": str(row.pk),
@@ -45,10 +47,15 @@ def deployment(using: str, row: ProcessDeployment, made: Sequence[Deployed]) -> 
 def definitions(using: str, rows: Sequence[ProcessDefinition]) -> list[dict[str, Any]]:
     files = ProcessResource.objects.using(using).filter(pk__in={row.resource_id for row in rows if row.resource_id})
     names = dict(files.values_list("pk", "name"))
-    held, hidden = suspended_definitions(using, rows), _not_startable(using, [row.pk for row in rows])
+    held, ids = suspended_definitions(using, rows), [row.pk for row in rows]
+    hidden, days = _not_startable(using, ids), _days_kept(using, ids)
     return [
         _definition(
-            row, names.get(row.resource_id, "") if row.resource_id else "", row.pk not in hidden, row.pk in held
+            row,
+            names.get(row.resource_id, "") if row.resource_id else "",
+            row.pk not in hidden,
+            days.get(row.pk),
+            row.pk in held,
         )
         for row in rows
     ]
@@ -59,7 +66,16 @@ def _not_startable(using: str, ids: Iterable[str]) -> set[str]:
     return set(rows.values_list("pk", flat=True))
 
 
-def _definition(row: ProcessDefinition, file: str, is_startable: bool, is_suspended: bool = False) -> dict[str, Any]:
+def _days_kept(using: str, ids: Iterable[str]) -> dict[str, int]:
+    """For how many days those of these definitions that say it keep their history."""
+    rows = ProcessDefinition.objects.using(using).filter(KEEPS_HISTORY, pk__in=list(ids))
+    texts = {id: process(using, id).history_ttl for id in rows.values_list("pk", flat=True)}
+    return {id: time_to_live(text, clock.now(using)).days for id, text in texts.items() if text}
+
+
+def _definition(
+    row: ProcessDefinition, file: str, is_startable: bool, days_kept: int | None, is_suspended: bool = False
+) -> dict[str, Any]:
     return {
         "id": row.pk,
         "key": row.key,
@@ -73,7 +89,7 @@ def _definition(row: ProcessDefinition, file: str, is_startable: bool, is_suspen
         "suspended": is_suspended,
         "tenantId": row.tenant_id or None,
         "versionTag": row.version_tag or None,
-        "historyTimeToLive": None,
+        "historyTimeToLive": days_kept,
         "startableInTasklist": is_startable,
     }
 
