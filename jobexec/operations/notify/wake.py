@@ -83,19 +83,18 @@ class _Wake:
                 listener(self.using, self.content)
             except Exception:  # the job is committed, and the other listeners must still be called
                 logger.exception("A listener failed on %s", self.using)
-        settings = get_settings()
-        function = dialect_of(self.connection).notify
-        if function is None or not settings.engine(self.using).notify:
+        settings, spelled = get_settings(), dialect_of(self.connection)
+        if spelled.notify is None or not settings.engine(self.using).notify:
             return
         if self.content != JOBS or settings.dispatch == "database":
-            self._notify(function)
+            self._notify(*spelled.notification(CHANNEL, self.content))
 
-    def _notify(self, function: str) -> None:
+    def _notify(self, statement: str, parameters: list[str] | None) -> None:
         # On its own, after the commit: NOTIFY inside a transaction takes a lock that serialises all commits of the
         # database.
         try:
             with self.connection.cursor() as cursor:
-                cursor.execute(f"SELECT {function}(%s, %s)", [CHANNEL, self.content])
+                cursor.execute(statement, parameters)
         except Exception:  # the job is committed; its caller must not see an error for a lost wake-up
             logger.warning("NOTIFY failed on %s; executors will find the job by polling", self.using, exc_info=True)
 

@@ -96,6 +96,10 @@ class Dialect:
         """Return what OPTIONS in the settings of a database lack for several writers at a time."""
         return {}
 
+    def notification(self, channel: str, text: str) -> tuple[str, list[str] | None]:
+        """Return the statement that notifies a channel of a text, with its parameters; for those that have ``notify``."""
+        return f"SELECT {self.notify}(%s, %s)", [channel, text]
+
     def is_behind_pooler(self, driver: Any) -> bool:
         """Whether the driver's connection goes to a pooler and not to the server itself. Raises the driver's errors."""
         return False

@@ -120,6 +120,12 @@ class PostgreSQL(Dialect):
     bulk_insert = "copy"
     skip_conflicts = "ON CONFLICT DO NOTHING"
 
+    def notification(self, channel: str, text: str) -> tuple[str, list[str] | None]:
+        # NOTIFY needs no plan, and takes no parameters.
+        if text.isascii() and (text.isalpha() or not text):
+            return f"NOTIFY {channel}, '{text}'", None
+        return super().notification(channel, text)
+
     def is_behind_pooler(self, driver: Any) -> bool:
         # A pooler (PgBouncer) uses many server processes, and therefore reports an id of its own at login.
         with driver.cursor() as cursor:
