@@ -97,7 +97,7 @@ class Dialect:
         return {}
 
     def notification(self, channel: str, text: str) -> tuple[str, list[str] | None]:
-        """Return the statement that notifies a channel of a text, with its parameters; for those that have ``notify``."""
+        """The statement that notifies a channel of a text, with its parameters; for those that have ``notify``."""
         return f"SELECT {self.notify}(%s, %s)", [channel, text]
 
     def is_behind_pooler(self, driver: Any) -> bool:
