@@ -120,7 +120,8 @@ def chain_of_tasks(steps: int, *, before: bool, open_tokens: int = 0) -> Any:
     from jobexec.processes.definition import Event, Flow, Kind, Node, Process, Trigger
 
     names = [f"s{number}" for number in range(steps)]
-    begin, end = Node("begin", Kind.START_EVENT), Node("end", Kind.END_EVENT, event=Event(Trigger.TERMINATE))
+    begin = Node("begin", Kind.START_EVENT)
+    end = Node("end", Kind.END_EVENT, event=Event(Trigger.TERMINATE) if open_tokens else None)
     waits = [
         Node(f"w{number}", Kind.RECEIVE_TASK, event=Event(Trigger.MESSAGE, name="jobbench"))
         for number in range(open_tokens)

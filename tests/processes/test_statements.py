@@ -5,8 +5,9 @@ from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from jobexec import job
+from jobexec.models import TimerJob
 from jobexec.operations.sql.copy import array
-from jobexec.processes.definition import Flow, JobOptions, Kind, Node, Process, Work
+from jobexec.processes.definition import Event, Flow, JobOptions, Kind, Mode, Node, Process, TimerKind, Trigger, Work
 from jobexec.processes.flows.canvas import chain
 from jobexec.processes.handlers.registry import service_task
 from jobexec.processes.handlers.stepping import change_variables
@@ -57,6 +58,21 @@ def test_a_step_with_its_task_and_the_end_of_its_job(alias):
     statements_of_a_run(alias)  # the definition is read once
     step, _ = statements_of_a_run(alias)
     assert len(step) <= 8, shape(step)  # one of them for the lock of the job, which is exclusive
+
+
+def test_a_step_that_leaves_a_task_with_a_timer_looks_into_all_tables_at_once(alias):
+    """The timer may have become a job, be suspended or dead; mostly it is where it was, or nowhere."""
+    work = Work(handler="tests.statements.outside", mode=Mode.OUTSIDE, arguments={"args": [], "kwargs": {}})
+    tasks = [Node(name, Kind.SERVICE_TASK, work=work) for name in "ab"]
+    timer = Event(Trigger.TIMER, timer=TimerKind.DURATION, when="PT1H")
+    late = Node("late", Kind.BOUNDARY_EVENT, event=timer, attached_to="a")
+    pairs = (("s", "a"), ("a", "b"), ("late", "e"))
+    nodes = (Node("s", Kind.START_EVENT), *tasks, late, Node("e", Kind.END_EVENT))
+    start_flow(alias, Process("s", nodes, tuple(Flow(f"{a}-{b}", a, b) for a, b in pairs)), {})
+    assert TimerJob.objects.using(alias).count() == 1
+    step, _ = statements_of_a_run(alias)
+    assert len(step) <= 10, shape(step)
+    assert not TimerJob.objects.using(alias).exists()
 
 
 def test_the_step_after_a_function_that_ran_outside(alias):

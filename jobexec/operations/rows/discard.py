@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, TypeAlias
 from uuid import UUID
 
+from django.db import connections
 from django.db.models import Q
 
-from jobexec.models import JOB_TABLES, AbstractJob, ExternalWorkerJob
+from jobexec.models import JOB_TABLES, AbstractJob, ExternalWorkerJob, Job
 
-from ..sql.locks import atomic, lock_rows
+from ..sql.locks import atomic, lock_rows, reads_snapshots
 from .remove import remove_cancelled
 
-#: Conditions of one statement.
-_PAGE = 200
+#: A job by its id, or jobs by their execution and, if it is given, their element.
+Wanted: TypeAlias = UUID | tuple[str, str | None]
+#: Conditions of one statement, which has them once for each table.
+_PAGE = 50
 
 
 def discard_jobs(
@@ -29,24 +33,56 @@ def discard_jobs(
     its outcome is not needed. A job of an external worker is deleted even while the worker has it. Never waits for a
     lock.
     """
-    conditions = [Q(execution_id=execution) for execution, element in executions if element is None]
-    conditions += [
-        Q(execution_id=execution, failed_activity_id=element) for execution, element in executions if element
-    ]
-    conditions += [Q(pk=id) for id in ids]
-    if not conditions:
-        return
+    wanted: list[Wanted] = [*executions, *ids]
     with atomic(using):
-        for start in range(0, len(conditions), _PAGE):
-            wanted = Q()
-            for condition in conditions[start : start + _PAGE]:
-                wanted |= condition
-            for table in JOB_TABLES:
-                _discard(using, table, Q(process_instance_id__in=list(instances)) & wanted)
+        for start in range(0, len(wanted), _PAGE):
+            page = wanted[start : start + _PAGE]
+            # What a transaction reads in an old snapshot may not be what there is: then only locks tell.
+            found = _everywhere(instances, page) if reads_snapshots(using) else _found(using, instances, page)
+            for table, condition in found:
+                _discard(using, table, condition)
 
 
-def _discard(using: str, table: type[AbstractJob], wanted: Q) -> None:
-    rows = table._base_manager.using(using).filter(wanted).order_by("pk")
+def _everywhere(instances: Collection[str], page: Sequence[Wanted]) -> Iterator[tuple[type[AbstractJob], Q]]:
+    condition = Q()
+    for each in page:
+        if isinstance(each, UUID):
+            condition |= Q(pk=each)
+        else:
+            execution, element = each
+            condition |= Q(execution_id=execution, **({} if element is None else {"failed_activity_id": element}))
+    for table in JOB_TABLES:
+        yield table, Q(process_instance_id__in=list(instances)) & condition
+
+
+def _found(using: str, instances: Collection[str], page: Sequence[Wanted]) -> Iterator[tuple[type[AbstractJob], Q]]:
+    """The same by one statement that locks nothing, as nearly always there are none."""
+    connection, id_field = connections[using], Job._meta.pk
+    values: list[Any] = [*instances]
+    conditions: list[str] = []
+    for each in page:
+        if isinstance(each, UUID):
+            conditions.append("id = %s")
+            values.append(id_field.get_db_prep_value(each, connection))
+        else:
+            execution, element = each
+            conditions.append("execution_id = %s" + (" AND failed_activity_id = %s" if element is not None else ""))
+            values += [execution] if element is None else [execution, element]
+    marks = ", ".join(["%s"] * len(instances))
+    where = f"WHERE process_instance_id IN ({marks}) AND (({') OR ('.join(conditions)}))"
+    free = {table: "" if table is ExternalWorkerJob else " AND lock_owner IS NULL" for table in JOB_TABLES}
+    parts = [f"SELECT {n}, id FROM {table._meta.db_table} {where}{free[table]}" for n, table in enumerate(JOB_TABLES)]
+    ids: dict[int, list[UUID]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(parts), values * len(parts))
+        for number, id in cursor.fetchall():
+            ids.setdefault(number, []).append(id_field.to_python(id))
+    for number, those in ids.items():
+        yield JOB_TABLES[number], Q(pk__in=those)
+
+
+def _discard(using: str, table: type[AbstractJob], condition: Q) -> None:
+    rows = table._base_manager.using(using).filter(condition).order_by("pk")
     if table is not ExternalWorkerJob:
         rows = rows.filter(lock_owner=None)
     if found := list(lock_rows(rows, skip_locked=True)):
