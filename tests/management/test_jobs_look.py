@@ -282,7 +282,7 @@ class TestWhy:
         code, text = jobs("why", job.pk, alias=alias)
         first, *reasons = text.splitlines()
         assert code == 0
-        assert first == f"{job.pk}  {HANDLER}  timer"
+        assert first == f"{job.pk}  do_nothing()  timer"
         assert [line[:2] for line in reasons] == ["* "] * 3
         assert "It is not due before 03/02/2026 12:00:00 UTC (in 1 d" in reasons[0]
 

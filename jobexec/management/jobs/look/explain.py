@@ -9,7 +9,7 @@ from typing import Any
 from jobexec.operations.why.explain import Explanation, why
 
 from ..arguments import named
-from ..output.rows import standing
+from ..output.rows import load_calls, standing
 from ..output.screen import Exit, Screen
 from ..output.text import bulleted, clean
 
@@ -36,7 +36,8 @@ class Why:
 def _say(found: Explanation, screen: Screen) -> None:
     if found.job is not None:
         word, paint = standing(found.job, screen.style)
-        screen.say(f"{found.id}  {clean(found.job.handler_type)}  {paint(word)}")
+        call = load_calls([found.job], screen.using).get(found.job.pk, found.job.handler_type)
+        screen.say(f"{found.id}  {clean(call)}  {paint(word)}")
     for number, reason in enumerate(found.reasons):
         for line in bulleted(reason.text, "* ", screen.width):
             screen.say(line, screen.style.MIGRATE_LABEL if number == 0 else str)

@@ -14,6 +14,7 @@ from jobexec.operations.reports.resources import ResourceStatus, holders, resour
 from jobexec.operations.values.humanize import both
 
 from ..nested import Group
+from ..output.rows import show_rows
 from ..output.screen import Exit, Screen
 from ..output.text import clean
 from .change import CHANGES
@@ -75,8 +76,7 @@ def _show(status: ResourceStatus, row: Resource, screen: Screen) -> None:
     if jobs:
         screen.say()
         screen.say(_("Permits in use"), screen.style.MIGRATE_HEADING)
-        for job in jobs:
-            screen.say(f"  {job.pk}  {clean(job.handler_type)}  {clean(job.lock_owner or _('free'))}")
+        show_rows(screen, jobs, clock.now(screen.using), indent=2)
 
 
 _NESTED = (ListResources(), ShowResource(), *CHANGES)
