@@ -49,7 +49,8 @@ def locked_now(using: str, roots: Iterable[UUID]) -> tuple[dict[UUID, ProcessIns
     ids = set(roots)
     wanted = ProcessInstance.objects.using(using).filter(pk__in=ids).order_by("pk")
     skips = has_skip_locked(using)
-    found = {row.pk: row for row in lock_rows(wanted, skip_locked=skips)}
+    rows = _locked_rows(using, ids) if _at_once(using) else lock_rows(wanted, skip_locked=skips)
+    found = {row.pk: row for row in rows}
     if reads_snapshots(using):
         wanted.filter(pk__in=found).update(root_id=F("pk"))  # see locked()
     others = wanted.filter(state__in=RUNNING).exclude(pk__in=found) if skips and len(found) < len(ids) else ()
@@ -65,9 +66,17 @@ def _locked_row(using: str, root: UUID, *, skip_locked: bool = False) -> Process
     return None if values is None else ProcessInstance.from_db(using, _FIELDS, values)
 
 
+def _locked_rows(using: str, ids: Iterable[UUID]) -> list[ProcessInstance]:
+    with connections[using].cursor() as cursor:
+        cursor.execute(_LOCK_ALL, [list(ids)])
+        return [ProcessInstance.from_db(using, _FIELDS, values) for values in cursor.fetchall()]
+
+
 #: Of an instance that runs; the JSON of one that has ended would have to be decoded.
 _FIELDS = [field.attname for field in ProcessInstance._meta.concrete_fields]
-_LOCK = f"SELECT {', '.join(_FIELDS)} FROM {ProcessInstance._meta.db_table} WHERE id = %s FOR UPDATE"
+_ROW = f"SELECT {', '.join(_FIELDS)} FROM {ProcessInstance._meta.db_table}"
+_LOCK = f"{_ROW} WHERE id = %s FOR UPDATE"
+_LOCK_ALL = f"{_ROW} WHERE id = ANY (%s) ORDER BY id FOR UPDATE SKIP LOCKED"
 
 
 def _locked_in_time(using: str, root: UUID) -> ProcessInstance | None:
