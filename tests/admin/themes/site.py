@@ -132,8 +132,8 @@ def row(request: Any, table: str, action: str) -> Any:
         return redirect(page_url(a_row(model, action)))
     rows = an_order()
     if action == "activate":
-        of_version = {"version": 1} if table.endswith("Definition") else {}
-        processes.suspend("order" if of_version else rows[model], **of_version)
+        of_version = table.endswith("Definition")
+        processes.suspend("order" if of_version else rows[model], version=1 if of_version else None)
     if action == "restart":
         processes.cancel(rows[model])
     if action == "release":
