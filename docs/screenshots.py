@@ -1,5 +1,6 @@
 """Pictures of the admin for the documentation: `python docs/screenshots.py` writes docs/images/admin/*.png.
-With the beginnings of names, `python docs/screenshots.py page-process`, it writes these alone.
+With the beginnings of names, `python docs/screenshots.py page-process`, it writes these alone; with the name of a
+theme, `python docs/screenshots.py unfold`, those under this theme.
 
 Each page, light and dark, of a shop in a temporary SQLite database (screenshots_shop.py). Needs playwright and
 Chromium on PATH.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +28,7 @@ IMAGES = HERE / "images" / "admin"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTH, LEAST, MOST = 1280, 500, 1700  # of a picture, and its height
 MOST_OF = {"list": 860, "dashboard": 1340}
+THEMED = 800  # of a picture under a theme
 #: The pages of which there are pictures in other widths, too: of a phone, and of windows with Django's sidebar.
 SIZED, WIDTHS = ("dashboard", "list-deadletterjob", "page-deadletterjob", "list-processinstance"), (400, 1024, 1440)
 RESOURCES = {
@@ -43,6 +46,8 @@ LISTS = (
 )
 PROCESSES = ("processdefinition", "processinstance", "usertask", "flow", "suspended", "ended")
 INSTANCES = ("flow", "suspended", "ended")
+#: The themes with pictures, and their pages. Settings are for a process, so each theme has one of its own.
+THEMES = {"unfold": ("dashboard",), "jazzmin": ("page-deadletterjob",)}
 #: Pictures of questions, and the buttons that ask them.
 ASKED = {
     "process-suspend": "suspend",
@@ -55,8 +60,9 @@ ASKED = {
 
 def main(*wanted: str) -> None:
     """Make all pictures, or those whose names begin with one of these."""
+    theme = wanted[0] if wanted and wanted[0] in THEMES else ""
     with tempfile.TemporaryDirectory() as folder:
-        configure(Path(folder))
+        configure(Path(folder), theme)
         import screenshots_external
         import screenshots_processes
         import screenshots_resources
@@ -75,18 +81,22 @@ def main(*wanted: str) -> None:
             shutil.rmtree(IMAGES, ignore_errors=True)
         IMAGES.mkdir(parents=True, exist_ok=True)
         pages = {name: url for name, url in addresses(rows).items() if not wanted or name.startswith(wanted)}
+        if theme:
+            pages = {name: addresses(rows)[name] for name in THEMES[theme]}
         with serving() as address, browser() as chromium:
             for scheme in ("light", "dark"):
                 page = log_in(chromium, address, shop.admin, scheme)
                 for name, url in pages.items():
-                    take(page, name, f"{address}{url}", scheme)
+                    take(page, name, f"{address}{url}", scheme, theme)
                 if not wanted or "ask" in wanted:
                     keep_alive()
                     ask(page, f"{address}{url_of('changelist', 'deadletterjob')}")
                     picture(page, IMAGES / f"ask-{scheme}.png")
+    for each in () if wanted else THEMES:
+        subprocess.run([sys.executable, __file__, each], check=True)  # noqa: S603 (itself)
 
 
-def take(page: Any, name: str, address: str, scheme: str) -> None:
+def take(page: Any, name: str, address: str, scheme: str, theme: str = "") -> None:
     """All pictures of one page."""
     keep_alive()
     page.goto(address)
@@ -97,13 +107,15 @@ def take(page: Any, name: str, address: str, scheme: str) -> None:
         page.fill("#id_expression", "0 3 * * MON-FRI")
         page.wait_for_selector("#jobexec-times ol")
     most = MOST_OF.get(name.split("-")[0], MOST)
+    if theme:
+        return picture(page, IMAGES / f"{theme}-{name}-{scheme}.png", THEMED)
     picture(page, IMAGES / f"{name}-{scheme}.png", most)
     for width in WIDTHS if name in SIZED else ():
         with sidebar(page, width):
             picture(page, IMAGES / f"{name}-{width}-{scheme}.png", most, width)
 
 
-def configure(folder: Path) -> None:
+def configure(folder: Path, theme: str) -> None:
     """A project of its own, with this checkout's jobexec."""
     sys.path[:0] = [str(HERE), str(HERE.parent)]
     from demo_project import settings as demo
@@ -116,7 +128,8 @@ def configure(folder: Path) -> None:
         ALLOWED_HOSTS=["*"],
         DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "shop.sqlite3")}},
         DEFAULT_AUTO_FIELD=demo.DEFAULT_AUTO_FIELD,
-        INSTALLED_APPS=[app for app in demo.INSTALLED_APPS if app.split(".")[0] not in ("demo_project", "jobexec")]
+        INSTALLED_APPS=([theme] if theme else [])
+        + [app for app in demo.INSTALLED_APPS if app.split(".")[0] not in ("demo_project", "jobexec")]
         + ["jobexec", "jobexec.processes"],
         MIDDLEWARE=demo.MIDDLEWARE,
         TEMPLATES=demo.TEMPLATES,
@@ -124,6 +137,7 @@ def configure(folder: Path) -> None:
         ROOT_URLCONF="screenshots_urls",
         TIME_ZONE="UTC",
         USE_TZ=True,
+        JAZZMIN_UI_TWEAKS={"default_theme_mode": "auto"},
         JOBEXEC={"CATEGORIES": ["default", "mail"], "RESOURCES": RESOURCES},
     )
     django.setup()

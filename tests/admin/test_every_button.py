@@ -53,8 +53,12 @@ def answer(page: Any, asks: dict[str, str]) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         for name, value in asks.items():
             field = page.locator(f"#jobexec-ask [name={name}]")
-            field.check() if value == "on" else field.fill(value)
+            if field.evaluate("field => field.localName") == "select":
+                field.select_option(value)
+            else:
+                field.check() if value == "on" else field.fill(value)
         press(page, "#jobexec-ask input[type=submit]")
+        assert page.locator("#jobexec-ask .errorlist").count() == 0
 
 
 def press(page: Any, selector: str) -> None:

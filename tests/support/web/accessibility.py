@@ -46,12 +46,15 @@ _HIDDEN = """([names, phone]) => names.filter(name => {
 })"""
 
 
-def grave_findings(page: Any, *, looks_only: bool = False) -> set[tuple[str, str]]:
-    """Return the rules violated with serious or critical impact according to axe, and the elements' selectors."""
+def grave_findings(page: Any, *, looks_only: bool = False, within: str | None = None) -> set[tuple[str, str]]:
+    """Return the rules violated with serious or critical impact according to axe, and the elements' selectors.
+
+    With the selector `within`, only elements within those that it selects count; there must be one.
+    """
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     options = {**_OPTIONS, "runOnly": _LOOKS} if looks_only else _OPTIONS
     page.evaluate("document.getAnimations().forEach(each => each.finish())")  # no colours in the middle of a transition
-    violations = axe.run(page, options=options).response["violations"]
+    violations = axe.run(page, context=within, options=options).response["violations"]
     return {
         (violation["id"], str(node["target"][0]))
         for violation in violations
