@@ -39,7 +39,7 @@ class Processes(Case):
 
     name: ClassVar[str] = "processes"
     summary: ClassVar[str] = "asynchronous steps of processes, against lock, load, write and commit"
-    default_jobs: ClassVar[int] = 2_000
+    default_jobs: ClassVar[int] = 1_000
     ratios: ClassVar = (("ours", "atomic"), ("start", "enqueue"), ("start, waits", "enqueue"), ("crowded", "ours"))
 
     def phases(self) -> Sequence[tuple[Callable[[], None], Contenders]]:

@@ -171,7 +171,7 @@ def test_what_could_not_be_written_is_given_back(gateway, monkeypatch):
         )
 
     first, second, third = (gateway.make("payment") for _ in range(3))
-    request = polls.pb.ActivateJobsRequest(type="payment", worker="w", timeout=1000, maxJobsToActivate=3)
+    request = polls.pb.ActivateJobsRequest(type="payment", worker="w", timeout=600_000, maxJobsToActivate=3)
     work = gateway.gateway.service._polls.activate(request, context(), auth.ANYBODY)
     future = asyncio.run_coroutine_threadsafe(work, gateway.gateway._loop)
     with pytest.raises(CancelledError):
