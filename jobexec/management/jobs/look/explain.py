@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobexec.operations.why.explain import Explanation, why
+from jobexec.redaction import load_calls
 
 from ..arguments import named
-from ..output.rows import load_calls, standing
+from ..output.rows import standing
 from ..output.screen import Exit, Screen
 from ..output.text import bulleted, clean
 
