@@ -63,6 +63,7 @@ TINY = {
     "async": {"wait": 0.01},
     "payload": {"payload": 1},
     "permits": {"blocked": 20},
+    "processes": {"instances": 7},
 }
 
 
