@@ -88,9 +88,7 @@ CASE_OPTIONS: tuple[CaseOption, ...] = (
     CaseOption("log", ("backlog",), "jobs that have ended, in the job log", 1_000_000, count),
     CaseOption("foreign", ("backlog",), "executable jobs of another deployment, before ours", 200_000, count),
     CaseOption("blocked", ("backlog", "permits"), "jobs that wait for a permit", 100_000, count),
-    CaseOption(
-        "instances", ("processes",), "instances that wait beside ours, a tenth of those that ended", 100_000, count
-    ),
+    CaseOption("instances", ("processes",), "other instances that wait; ten times as many have ended", 100_000, count),
     CaseOption("seconds", ("idle",), "how long each run is", 30),
     CaseOption("payload", ("payload",), "kilobytes of arguments of each job", 1024),
     CaseOption("wait", ("async",), "seconds that each job waits", 2, seconds),

@@ -1,7 +1,8 @@
-"""What the cases of processes share: their models, and rows that are removed after each run."""
+"""What the cases of processes share: their models, and the removal of their rows."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,10 +23,10 @@ from .measure import BenchError, Plan, Sample
 from .noop import CATEGORY, HANDLER, Ledger
 from .sandbox import remove_rows, tidy
 
-#: The key of the definitions of the benchmark, and of those whose instances lie in the tables during all runs.
+#: The key of the definitions that are measured, and of those whose instances fill the tables.
 KEY = "jobbench"
 CROWD = "jobbench-crowd"
-#: One of their instances, which has an activity for each row of its history, and their definition.
+#: One of the latter, which has many activities, and their definition.
 CROWD_INSTANCE, CROWD_DEFINITION = UUID(int=2**127), f"{CROWD}:1"
 
 
@@ -70,9 +71,10 @@ def _remove_rows_of(key: str, alias: str) -> None:
 
 
 def crowd(alias: str, waiting: int, ended: int, activities: int = 0) -> None:
-    """Fill the tables with instances that wait, and that have ended, one activity each; one has so many activities."""
-    import json
+    """Fill the tables with instances that wait, and others that have ended after one activity.
 
+    ``activities``: one more has ended, :data:`CROWD_INSTANCE`, after as many activities.
+    """
     from jobexec.processes.definition.as_json import to_json
     from jobexec.processes.models import ActivityInstance, Execution, ProcessDefinition, ProcessInstance
 

@@ -71,8 +71,8 @@ def _behind_others(using: str, jobs: Sequence[AcquiredJob], scopes: Mapping[str,
 
 
 def _any_waits(using: str, instance: str) -> bool:
-    """Whether a job of the process instance is unlocked. Mostly none is, and the ORM builds the real query for longer
-    than a step of a process takes."""
+    """Whether any job of the process instance is unlocked. Mostly none is, and the ORM takes milliseconds to build the
+    query that says which."""
     with connections[using].cursor() as cursor:
         cursor.execute(_WAITING, [instance])
         return cursor.fetchone() is not None

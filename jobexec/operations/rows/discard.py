@@ -34,6 +34,8 @@ def discard_jobs(
     lock.
     """
     wanted: list[Wanted] = [*executions, *ids]
+    if not wanted:
+        return
     with atomic(using):
         for start in range(0, len(wanted), _PAGE):
             page = wanted[start : start + _PAGE]

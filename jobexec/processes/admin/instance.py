@@ -21,10 +21,10 @@ from jobexec.admin.common.page_links import instance_url
 from jobexec.identifiers import as_id
 from jobexec.models import DeadLetterJob
 
+from ..engine.rows import NOT_WAITING
 from ..models import Execution, InstanceState, ProcessDefinition, ProcessInstance
 from ..models.instance import RUNNING
 from ..operations.query import view_of
-from ..operations.statistics import NOT_WAITING
 from ..picture.instance import overlay
 from ..picture.overlay import Overlay
 from ..store.suspensions import suspended

@@ -35,6 +35,8 @@ class State(StrEnum):
 
 
 AT_JOBS = frozenset({State.BEFORE, State.AFTER, State.OUTSIDE})
+#: States of rows at which nothing waits: a scope is where its content is, and what is done does not wait.
+NOT_WAITING = (State.SCOPE.value, State.COMPENSABLE.value)
 
 
 class InstanceState(StrEnum):

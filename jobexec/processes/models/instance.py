@@ -17,6 +17,8 @@ from django.utils.translation import gettext_lazy as _
 from jobexec.identifiers import uuid7
 from jobexec.models.fields import NameField
 
+from ..engine.rows import NOT_WAITING
+
 
 class InstanceState(models.TextChoices):
     """The states of a process instance."""
@@ -53,14 +55,14 @@ class ProcessInstanceQuerySet(QuerySet["ProcessInstance"]):
         return self.filter(definition_key=key, definition_id__startswith=f"{key}:{version}:")
 
     def waits_at(self, *elements: str) -> ProcessInstanceQuerySet:
-        """Those of which a token is at one of these elements: it waits there, or its job does."""
+        """Those with a token that waits at one of these elements, also for its own job."""
         tokens = Execution.objects.using(self.db).filter(
             root_id=OuterRef("root_id"), instance_id=OuterRef("pk"), element_id__in=elements
         )
-        return self.filter(Exists(tokens.exclude(state__in=("scope", "compensable"))))
+        return self.filter(Exists(tokens.exclude(state__in=NOT_WAITING)))
 
     def with_variables(self, **values: Any) -> ProcessInstanceQuerySet:
-        """Running ones that have these variables, with these values, themselves and not in a scope within them.
+        """Running ones with these values of variables; variables of scopes within an instance do not count.
 
         On MySQL and MariaDB a text variable equals a number with the same spelling.
         """

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from jobexec.models import JOB_TABLES, AbstractJob, Suspension
 
+from ..engine.rows import NOT_WAITING
 from ..models import (
     ActivityInstance,
     EventSubscription,
@@ -54,7 +55,7 @@ class InstanceView:
     @property
     def waits_at(self) -> list[str]:
         """The elements at which something waits, each once."""
-        return list(dict.fromkeys(row.element_id for row in self.executions if row.state != "scope"))
+        return list(dict.fromkeys(row.element_id for row in self.executions if row.state not in NOT_WAITING))
 
     @property
     def values(self) -> list[Value]:

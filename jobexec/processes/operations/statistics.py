@@ -14,7 +14,7 @@ from django.db.models import Count
 from jobexec import clock
 from jobexec.models import DeadLetterJob
 
-from ..engine.rows import ActivityState, State
+from ..engine.rows import NOT_WAITING, ActivityState
 from ..models import ActivityInstance, Execution
 
 #: How long figures are kept by each process.
@@ -23,8 +23,6 @@ PERIOD = timedelta(days=30)
 #: The latest arrivals of an element that its median is of, and the elements that get one.
 _SAMPLE, _MOST_MEDIANS = 100, 50
 _MOST_KEPT = 300
-#: The states of executions that are no tokens that stand somewhere.
-NOT_WAITING = (State.SCOPE.value, State.COMPENSABLE.value)
 
 T = TypeVar("T")
 

@@ -10,9 +10,8 @@ from jobexec.models import DeadLetterJob
 from ..definition import Kind, Process
 from ..definition.flow import Flow
 from ..engine.cancel import BODY
-from ..engine.rows import ActivityState
+from ..engine.rows import NOT_WAITING, ActivityState
 from ..operations.query import InstanceView
-from ..operations.statistics import NOT_WAITING
 from .overlay import Overlay, standing
 
 _JOINS = (Kind.PARALLEL_GATEWAY, Kind.INCLUSIVE_GATEWAY)

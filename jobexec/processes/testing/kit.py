@@ -11,7 +11,7 @@ from django.db import router, transaction
 
 from jobexec.testing import JobResult, ManualExecutor, advance, controlled_clock
 
-from ..engine.rows import State
+from ..engine.rows import NOT_WAITING
 from ..handlers.registry import standing_in
 from ..models import ProcessDefinition, ProcessInstance, UserTask
 from ..operations.deploy import deploy
@@ -118,9 +118,8 @@ def _view(instance: ProcessInstance) -> InstanceView:
 
 
 def _standing(view: InstanceView) -> list[str]:
-    """The elements at which something waits. A scope is where its content is; completed ones do not wait."""
-    passive = {State.SCOPE.value, State.COMPENSABLE.value}
-    return [row.element_id for row in view.executions if row.state not in passive]
+    """The element of each token at which something waits."""
+    return [row.element_id for row in view.executions if row.state not in NOT_WAITING]
 
 
 def _told(view: InstanceView) -> str:
