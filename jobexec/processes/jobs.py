@@ -94,7 +94,7 @@ def take_error(
 @job(name=GATHERED, atomic=True)
 def take_items(context: JobContext, root: str, token: str) -> None:
     """All items of a long list have their results."""
-    proceed(context.using, UUID(root), lambda tokens: gathered(tokens, UUID(token)), savepoint=False)
+    proceed(context.using, UUID(root), lambda tokens: gathered(tokens, UUID(token)), UUID(token), savepoint=False)
 
 
 @job(name=NOT_GATHERED, atomic=True)
@@ -102,10 +102,10 @@ def fail_items(context: JobContext, root: str, token: str) -> None:
     """Some items have failed for good. If no event catches that, their dead letters wait for an operator."""
 
     def event(tokens: Tokens) -> JobFailed | None:
-        found = tokens.tokens.get(UUID(token))
+        found = tokens.token(UUID(token))
         return JobFailed(found.id, found.job, "Some of its items have failed.") if found and found.job else None
 
-    proceed(context.using, UUID(root), event, savepoint=False)
+    proceed(context.using, UUID(root), event, UUID(token), savepoint=False)
 
 
 @job(name=RETRY, atomic=True)

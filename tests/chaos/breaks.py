@@ -32,7 +32,7 @@ from jobexec.processes.engine import boundary, step, triggers
 from jobexec.processes.handlers import steps
 from jobexec.processes.models import Execution, ProcessInstance
 from jobexec.processes.models.instance import RUNNING
-from jobexec.processes.store import load
+from jobexec.processes.store import lock
 
 
 def fencing() -> None:
@@ -188,8 +188,8 @@ def rate() -> None:
 
 def root_lock() -> None:
     """Steps of one process instance do not wait for each other."""
-    load.lock_rows = lambda rows, **how: rows
-    load._locked_row = lambda using, root, **how: ProcessInstance.objects.using(using).filter(pk=root).first()
+    lock.lock_rows = lambda rows, **how: rows
+    lock._locked_row = lambda using, root, **how: ProcessInstance.objects.using(using).filter(pk=root).first()
 
 
 def token_check() -> None:
@@ -216,7 +216,7 @@ def job_check() -> None:
     """
 
     def token_with_job(moves: Any, token: Any, job: Any, *states: Any) -> Any:
-        found = moves.rows.tokens.get(token)
+        found = moves.rows.token(token)
         return found if found is not None and found.state in states else None
 
     def waiting(context: Any, job: Any = None) -> Any:
@@ -240,7 +240,7 @@ def shared_lock() -> None:
         time.sleep(0.05)
         return found, set()
 
-    load.locked_now = not_locked
+    lock.locked_now = not_locked
 
 
 def shared_busy() -> None:
@@ -258,7 +258,7 @@ def shared_job() -> None:
     """A result that is written together with others is taken by whatever job its token waits for now."""
 
     def token_with_job(moves: Any, token: Any, job: Any, *states: Any) -> Any:
-        found = moves.rows.tokens.get(token)
+        found = moves.rows.token(token)
         return found if found is not None and found.state in states else None
 
     step._token_with_job = token_with_job

@@ -39,7 +39,7 @@ from jobexec.processes.operations.flows import define
 from jobexec.processes.operations.instances import cancel, set_variables
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.user_tasks import complete
-from jobexec.processes.store import definitions
+from jobexec.processes.store import definitions, load
 from tests.processes.support.blocks import blocks, written
 from tests.processes.support.notation import model
 from tests.support.suite import tiers
@@ -49,6 +49,7 @@ SEEDS = st.integers(0, 2**32)
 BOUNDARIES = ("", "", "timer in PT1H", "timer in PT1H keep", "message m", "error", "failure", "signal s keep")
 EVENTS = ("", "message n", "timer in PT1H", "error E1")
 STEPS = 300
+WHOLE = load.FEW
 #: Whether work may fail; decided by the chance of a run.
 CHANCE: list[random.Random] = []
 
@@ -73,8 +74,9 @@ def outside(context):
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_wrong():
+def nothing_is_wrong(monkeypatch):
     """It is looked at after each step, and each example is rolled back."""
+    monkeypatch.setattr(load, "FEW", WHOLE)  # the examples change it
 
 
 class Play:
@@ -84,6 +86,7 @@ class Play:
         note("\n\n".join(f"{key}:\n{text}" for key, text in texts.items()))
         self.alias, self.chance = alias, random.Random(seed)
         self.faults = faults
+        load.FEW = self.chance.choice([(0, 0), WHOLE])
         for key, text in texts.items():
             text = text.replace("service x", "service tests.random.inside").replace("outside x", OUTSIDE)
             definition = define(alias, model(text, key))

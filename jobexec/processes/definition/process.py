@@ -229,6 +229,10 @@ class Process:
         return any(node.kind is Kind.USER_TASK for node in self.nodes)
 
     @cached_property
+    def has_compensation(self) -> bool:
+        return any(node.compensated_by is not None for node in self.nodes)
+
+    @cached_property
     def works_in_jobs(self) -> bool:
         """Whether no step calls code of the project, except one that begins with the job of the task that calls it."""
         return not self.listeners and all(_works_in_jobs(node) for node in self.nodes)

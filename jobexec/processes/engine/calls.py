@@ -49,7 +49,7 @@ def _check_depth(moves: Moves, instance: Instance, node: Node) -> None:
     depth = 0
     while instance.parent is not None:
         depth += 1
-        instance = moves.rows.instance(moves.rows.tokens[instance.parent])
+        instance = moves.rows.instance(moves.rows.place(instance.parent))
     if depth >= MAX_DEPTH:
         raise TooDeep(node.id, f"{MAX_DEPTH:,} instances call each other: this process calls itself without an end.")
 

@@ -90,7 +90,7 @@ def _clear(moves: Moves, place: Place) -> None:
         open_ends += _under(moves, each)
     for each in reversed(found):
         if isinstance(each, Instance):
-            caller = moves.rows.tokens[each.parent] if each.parent is not None else None
+            caller = moves.rows.token(each.parent) if each.parent is not None else None
             reason = f"{caller.element} was interrupted." if caller is not None else None
             _close(moves, each, InstanceState.CANCELLED, reason=reason)
         elif each.alive:  # a handler of a compensation is under its scope, and under what threw it

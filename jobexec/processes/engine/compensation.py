@@ -12,6 +12,8 @@ from .rows import Instance, InstanceState, Place, State, Token
 
 def remember(moves: Moves, token: Token, node: Node) -> Token:
     """An activity is done. Returns the token that goes on: another, if this one stays as the memory of a scope."""
+    if not moves.process(token).has_compensation:
+        return token
     undone = _memories(moves, token)
     undone_from_within = token.is_body or (node.compensated_by is None and not node.for_compensation)
     if undone and undone_from_within:

@@ -102,7 +102,7 @@ def _places(moves: Moves, token: Token) -> Iterator[tuple[Place, Catchers]]:
     while place is not None:
         if not isinstance(place, Token):
             yield place, _in_scope(moves, place, None, came_from)
-            place = moves.rows.tokens.get(place.parent) if place.parent is not None else None
+            place = moves.rows.token(place.parent) if place.parent is not None else None
             continue
         if place.state is State.SCOPE and not place.is_body:
             yield place, _in_scope(moves, place, place.element, came_from)

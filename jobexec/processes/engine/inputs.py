@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -173,3 +174,13 @@ Input = (
     | Cancelled
     | Modified
 )
+
+
+def places(events: Iterable[Input]) -> list[UUID] | None:
+    """The tokens, or instances, that events are about; None if one of them is about all."""
+    found: list[UUID] = []
+    for event in events:
+        if isinstance(event, Start | Cancelled | Modified):
+            return None
+        found.append(event.owner if isinstance(event, Triggered) else event.token)
+    return found

@@ -16,17 +16,18 @@ def parallel(moves: Moves, token: Token, node: Node) -> None:
         moves.push(Do.COMPLETE, token)
         return
     moves.wait(token, State.JOINED)
-    missing = moves.missing.get((token.parent, node.id))
+    scope = moves.place_around(token)
+    missing = moves.missing.get((scope.id, node.id))
     if missing is not None:
         missing.discard(token.flow or "")
         if missing:
             return
-    arrived = _by_flow(_joined(moves, moves.place_around(token), node))
     # Looking at all tokens for each that arrives would make a fork of n branches cost n².
-    moves.missing[token.parent, node.id] = {flow.id for flow in incoming if flow.id not in arrived}
-    if len(arrived) == len(incoming):
-        del moves.missing[token.parent, node.id]
-        _merge(moves, arrived.values())
+    arrived = moves.rows.flows_joined(scope, node.id)
+    moves.missing[scope.id, node.id] = {flow.id for flow in incoming if flow.id not in arrived}
+    if not moves.missing[scope.id, node.id]:
+        del moves.missing[scope.id, node.id]
+        _merge(moves, _by_flow(_joined(moves, scope, node)).values())
 
 
 def inclusive(moves: Moves, token: Token, node: Node) -> None:
@@ -39,7 +40,7 @@ def inclusive(moves: Moves, token: Token, node: Node) -> None:
 
 def settle(moves: Moves) -> bool:
     """Continue one inclusive join that no other token can reach; false if there is none."""
-    if not any(moves.process(instance).has_inclusive_joins for instance in moves.rows.instances.values()):
+    if not any(moves.process(instance).has_inclusive_joins for instance in moves.rows.instances_at_hand):
         return False
     asked: set[tuple[object, str]] = set()
     for token in list(moves.rows.tokens.values()):

@@ -65,7 +65,7 @@ def end(moves: Moves, token: Token, element: str, state: InstanceState, reason: 
 
 def finish(moves: Moves, instance: Instance, element: str, state: InstanceState, reason: str | None = None) -> None:
     """An instance has ended by itself; its caller continues."""
-    caller = moves.rows.tokens.get(instance.parent) if instance.parent is not None else None
+    caller = moves.rows.token(instance.parent) if instance.parent is not None else None
     end_instance(moves, instance, state, element, reason)
     if caller is not None:
         moves.cross(caller)

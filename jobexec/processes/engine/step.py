@@ -52,7 +52,7 @@ def step_with_all(rows: Tokens, events: Iterable[Input], environment: Environmen
         while joins.settle(moves):
             _run(moves)
     except BpmnError as error:  # thrown where no token waits for an operator: by a modification, for example
-        root = next(row for row in rows.instances.values() if row.parent is None)
+        root = next(row for row in rows.instances_at_hand if row.parent is None)
         raise UncaughtError(moves.process(root).key, f"Nothing catches the error {error}.") from error
     return rows.collect()
 
@@ -129,7 +129,7 @@ def _set_variables(moves: Moves, instance: Instance, event: Start) -> None:
 
 def _token_with_job(moves: Moves, token: UUID, job: UUID, *states: State) -> Token | None:
     """A token that waits for this job; the job is about to be gone by itself."""
-    found = moves.rows.tokens.get(token)
+    found = moves.rows.token(token)
     if found is None or found.job != job or found.state not in states:
         return None
     return found
@@ -162,7 +162,7 @@ def _job_failed(moves: Moves, event: JobFailed) -> bool:
 
 def _working_token(moves: Moves, token: UUID, activity: UUID) -> Token | None:
     """A token whose activity is in progress elsewhere: at a worker, in a handler outside the step, with a user."""
-    found = moves.rows.tokens.get(token)
+    found = moves.rows.token(token)
     if found is None or found.activity != activity or found.state not in (State.OUTSIDE, State.WAITING):
         return None
     return found if moves.node(found).is_activity else None
@@ -190,7 +190,7 @@ def _triggered(moves: Moves, event: Triggered) -> bool:
 
 
 def _completed(moves: Moves, event: Completed) -> bool:
-    token = moves.rows.tokens.get(event.token)
+    token = moves.rows.token(event.token)
     if token is None or token.activity != event.activity or token.state is not State.WAITING:
         return False
     if moves.node(token).kind not in (Kind.USER_TASK, Kind.RECEIVE_TASK):
@@ -201,7 +201,7 @@ def _completed(moves: Moves, event: Completed) -> bool:
 
 
 def _assigned(moves: Moves, event: Assigned) -> bool:
-    token = moves.rows.tokens.get(event.token)
+    token = moves.rows.token(event.token)
     if token is None or token.activity != event.activity or token.state is not State.WAITING:
         return False
     try:
@@ -212,7 +212,7 @@ def _assigned(moves: Moves, event: Assigned) -> bool:
 
 
 def _retried(moves: Moves, event: Retried) -> bool:
-    token = moves.rows.tokens.get(event.token)
+    token = moves.rows.token(event.token)
     if token is None or token.state is not State.FAILED:
         return False
     again = Do[token.data.get("again", Do.BEGIN.name)]

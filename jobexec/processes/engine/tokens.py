@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from .environment import Layer, Scope
@@ -22,6 +22,14 @@ from .rows import (
 )
 
 Armed = Job | UserTask | Subscription
+
+
+class _Identified(Protocol):
+    @property
+    def id(self) -> UUID: ...
+
+
+Row = TypeVar("Row", bound=_Identified)
 
 
 @dataclass
@@ -65,29 +73,61 @@ class Changes:
         return owner not in gone and {(owner, None), (owner, element)}.isdisjoint(self.disarmed)
 
 
+class Loaded(NamedTuple):
+    """Rows of a call hierarchy, each kind in the order of the ids. Variables are those of a scope, by its id."""
+
+    instances: Sequence[Instance]
+    tokens: Sequence[Token]
+    variables: Mapping[UUID, Mapping[str, Any]]
+    subscriptions: Sequence[Subscription]
+
+
+class Others(Protocol):
+    """The rows of a locked hierarchy that were not loaded with its step.
+
+    ``known`` are ids of tokens that were: the step may have moved them, so they are left out.
+    """
+
+    def load(self) -> Loaded:
+        """All rows of the hierarchy, as they were before the step."""
+
+    def joined_by(self, scope: UUID, element: str, known: Collection[UUID]) -> Iterable[str | None]:
+        """The flows of the tokens that have arrived at a join."""
+
+    def is_empty(self, scope: UUID, known: Collection[UUID]) -> bool:
+        """Whether nothing moves or waits in a scope."""
+
+    def size_of_variables(self, instance: UUID, known: Collection[UUID]) -> int:
+        """The most bytes of JSON that the variables of an instance are, except those of scopes that are known."""
+
+
 class Tokens:
-    """The instances of a call hierarchy with their tokens, variables and subscriptions."""
+    """The instances of a call hierarchy with their tokens, variables and subscriptions.
+
+    If there are ``others``, the rows at hand are a few tokens, the scopes around them and their instances, also around
+    calls, with all variables and subscriptions of these. What asks for more loads all.
+    """
 
     def __init__(
         self,
-        instances: Iterable[Instance] = (),
-        tokens: Iterable[Token] = (),
+        instances: Sequence[Instance] = (),
+        tokens: Sequence[Token] = (),
         variables: Mapping[UUID, Mapping[str, Any]] | None = None,
-        subscriptions: Iterable[Subscription] = (),
+        subscriptions: Sequence[Subscription] = (),
+        others: Others | None = None,
     ) -> None:
-        self.instances = {instance.id: instance for instance in instances}
-        self.tokens = {token.id: token for token in tokens}
-        self.variables = {scope: dict(found) for scope, found in (variables or {}).items()}
-        self.subscriptions = {row.id: row for row in subscriptions}
+        #: By the scope; only of scopes at hand.
+        self.variables: dict[UUID, dict[str, Any]] = {}
+        self._instances: dict[UUID, Instance] = {}
+        self._tokens: dict[UUID, Token] = {}
+        self._subscriptions: dict[UUID, Subscription] = {}
         self._children: dict[UUID, dict[UUID, Token]] = {}
-        for token in self.tokens.values():
-            self._children.setdefault(token.parent, {})[token.id] = token
-        #: Some wait for an operator, with a dead letter each.
-        self.had_incidents = any(token.state is State.FAILED for token in self.tokens.values())
-        self._stored_instances = frozenset(self.instances)
-        self._stored_tokens = frozenset(self.tokens)
-        self._stored_subscriptions = frozenset(self.subscriptions)
-        self._stored_variables = {(scope, name) for scope, found in self.variables.items() for name in found}
+        #: Some of those at hand wait for an operator, with a dead letter each.
+        self.had_incidents = False
+        self._stored_instances: set[UUID] = set()
+        self._stored_tokens: set[UUID] = set()
+        self._stored_subscriptions: set[UUID] = set()
+        self._stored_variables: set[tuple[UUID, str]] = set()
         self._touched: dict[UUID, Place] = {}
         self._written: dict[tuple[UUID, str], None] = {}
         self._gone: list[UUID] = []
@@ -97,25 +137,102 @@ class Tokens:
         self.traces: dict[UUID, str] = {}
         self._tasks: dict[UUID, UserTask] = {}
         self._armed: dict[UUID, list[Armed]] = {}
-        for row in self.subscriptions.values():
-            self._armed.setdefault(row.owner, []).append(row)
         self.changes = Changes()
+        self._take_in(Loaded(instances, tokens, variables or {}, subscriptions))
+        self._others = others
+
+    def _take_in(self, loaded: Loaded) -> None:
+        """Rows that were not at hand; those that were stay as the step has left them."""
+        for scope, found in loaded.variables.items():
+            if scope not in self._stored_tokens and scope not in self._stored_instances:
+                self.variables[scope] = dict(found)
+                self._stored_variables |= {(scope, name) for name in found}
+        for row in loaded.subscriptions:
+            if row.id not in self._stored_subscriptions:
+                self._armed.setdefault(row.owner, []).append(row)
+        self._subscriptions = _merged(loaded.subscriptions, self._subscriptions, self._stored_subscriptions)
+        self._instances = _merged(loaded.instances, self._instances, self._stored_instances)
+        self.had_incidents |= any(
+            row.state is State.FAILED for row in loaded.tokens if row.id not in self._stored_tokens
+        )
+        self._tokens = _merged(loaded.tokens, self._tokens, self._stored_tokens)
+        self._children = {}
+        for token in self._tokens.values():
+            self._children.setdefault(token.parent, {})[token.id] = token
+
+    def complete(self) -> None:
+        """From now on, all rows are at hand."""
+        others, self._others = self._others, None
+        if others is not None:
+            self._take_in(others.load())
 
     # Reading
 
+    @property
+    def tokens(self) -> Mapping[UUID, Token]:
+        """All tokens."""
+        self.complete()
+        return self._tokens
+
+    @property
+    def instances(self) -> Mapping[UUID, Instance]:
+        """All instances."""
+        self.complete()
+        return self._instances
+
+    @property
+    def subscriptions(self) -> Mapping[UUID, Subscription]:
+        """All subscriptions."""
+        self.complete()
+        return self._subscriptions
+
+    @property
+    def instances_at_hand(self) -> Iterable[Instance]:
+        """Those of the tokens at hand, and those that called them."""
+        return self._instances.values()
+
+    def has_at_hand(self, token: UUID) -> bool:
+        """Whether a token is at hand, and its instance."""
+        return token in self._tokens and self._tokens[token].instance in self._instances
+
+    def token(self, id: UUID) -> Token | None:
+        found = self._tokens.get(id)
+        return self.tokens.get(id) if found is None else found
+
     def place(self, id: UUID) -> Place:
         """The token or the instance with this id. Raises KeyError."""
-        return self.tokens.get(id) or self.instances[id]
+        found = self.find(id)
+        if found is None:
+            raise KeyError(id)
+        return found
 
     def find(self, id: UUID) -> Place | None:
-        return self.tokens.get(id) or self.instances.get(id)
+        found = self._tokens.get(id) or self._instances.get(id)
+        return found or self.tokens.get(id) or self._instances.get(id)
 
     def instance(self, place: Place) -> Instance:
-        return place if isinstance(place, Instance) else self.instances[place.instance]
+        return place if isinstance(place, Instance) else self._instances[place.instance]
+
+    def definition(self, instance: UUID) -> str:
+        """The definition of an instance that has a token at hand."""
+        return self._instances[instance].definition
 
     def children(self, place: Place) -> list[Token]:
         """The tokens directly in a scope, in the order in which they came."""
+        if self._others_in(place):
+            self.complete()
         return list(self._children.get(place.id, {}).values())
+
+    def has_subscription(self, id: UUID) -> bool:
+        return id in self._subscriptions or id in self.subscriptions
+
+    def flows_joined(self, place: Place, element: str) -> set[str | None]:
+        """The flows by which tokens have come to a join that still waits."""
+        children = self._children.get(place.id, {}).values()
+        found = {token.flow for token in children if token.element == element and token.state is State.JOINED}
+        if others := self._others_in(place):
+            found.update(others.joined_by(place.id, element, self._stored_tokens))
+        return found
 
     def active(self, place: Place) -> list[Token]:
         """Those of the children that are not done."""
@@ -123,10 +240,27 @@ class Tokens:
 
     def is_empty(self, place: Place) -> bool:
         """Nothing moves or waits in this scope any more."""
-        return all(token.state is State.COMPENSABLE for token in self._children.get(place.id, {}).values())
+        at_hand = self._children.get(place.id, {}).values()
+        if not all(token.state is State.COMPENSABLE for token in at_hand):
+            return False
+        others = self._others_in(place)
+        return others is None or others.is_empty(place.id, self._stored_tokens)
+
+    def _others_in(self, place: Place) -> Others | None:
+        """Those that may be in a scope; in one that this step has made, all are at hand."""
+        stored = place.id in self._stored_tokens or place.id in self._stored_instances
+        return self._others if stored else None
 
     def called_by(self, token: Token) -> Instance | None:
-        return self.instances.get(token.called) if token.called is not None else None
+        if token.called is None:
+            return None
+        return self._instances.get(token.called) or self.instances.get(token.called)
+
+    def size_of_others(self, instance: UUID) -> int:
+        """The most bytes of JSON that variables of an instance are which are not at hand."""
+        if self._others is None:
+            return 0
+        return self._others.size_of_variables(instance, self._stored_tokens | self._stored_instances)
 
     def outward(self, place: Place) -> Iterator[Place]:
         """A place and the scopes around it, up to its instance."""
@@ -161,7 +295,7 @@ class Tokens:
     # Tokens and instances
 
     def add(self, token: Token) -> Token:
-        self.tokens[token.id] = token
+        self._tokens[token.id] = token
         self._children.setdefault(token.parent, {})[token.id] = token
         return token
 
@@ -174,7 +308,7 @@ class Tokens:
         self._drop(token, None)
         self.forget(token)
         token.alive = False
-        del self.tokens[token.id]
+        del self._tokens[token.id]
         del self._children[token.parent][token.id]
         if token.id in self._stored_tokens:
             self._gone.append(token.id)
@@ -182,7 +316,7 @@ class Tokens:
                 self.changes.gone_batches.append(token.id)
 
     def add_instance(self, instance: Instance) -> Instance:
-        self.instances[instance.id] = instance
+        self._instances[instance.id] = instance
         return instance
 
     # Variables
@@ -212,7 +346,7 @@ class Tokens:
     # What is armed
 
     def subscribe(self, subscription: Subscription) -> None:
-        self.subscriptions[subscription.id] = subscription
+        self._subscriptions[subscription.id] = subscription
         self._trace(subscription.id)
         self._armed.setdefault(subscription.owner, []).append(subscription)
 
@@ -248,7 +382,7 @@ class Tokens:
             if element not in (None, row.element):
                 self._armed.setdefault(place.id, []).append(row)
                 continue
-            self.subscriptions.pop(row.id, None)
+            self._subscriptions.pop(row.id, None)
             self._tasks.pop(row.id, None)
             made_now = self._jobs.pop(row.id, None)
             if made_now and isinstance(place, Token) and place.job == row.id:
@@ -262,8 +396,8 @@ class Tokens:
     def collect(self) -> Changes:
         """All changes, in the order in which they happened."""
         changes = self.changes
-        changes.new_instances = [row for id, row in self.instances.items() if id not in self._stored_instances]
-        changes.new_tokens = [row for id, row in self.tokens.items() if id not in self._stored_tokens]
+        changes.new_instances = [row for id, row in self._instances.items() if id not in self._stored_instances]
+        changes.new_tokens = [row for id, row in self._tokens.items() if id not in self._stored_tokens]
         for id, row in self._touched.items():
             if isinstance(row, Token) and id in self._stored_tokens and row.alive:
                 changes.changed_tokens.append(row)
@@ -275,9 +409,9 @@ class Tokens:
         changes.gone_tokens = self._gone
         changes.disarmed = [pair for pair in dict.fromkeys(changes.disarmed) if self._lives(pair[0])]
         changes.new_subscriptions = [
-            row for id, row in self.subscriptions.items() if id not in self._stored_subscriptions
+            row for id, row in self._subscriptions.items() if id not in self._stored_subscriptions
         ]
-        changes.gone_subscriptions = sorted(self._stored_subscriptions - self.subscriptions.keys())
+        changes.gone_subscriptions = sorted(self._stored_subscriptions - self._subscriptions.keys())
         changes.new_jobs = list(self._jobs.values())
         changes.new_tasks = list(self._tasks.values())
         self._collect_variables()
@@ -285,15 +419,15 @@ class Tokens:
 
     def _fails(self, incident: Incident) -> bool:
         """Whether the token still waits for an operator: it may have been interrupted in the same step."""
-        token = self.tokens.get(incident.owner)
+        token = self._tokens.get(incident.owner)
         return token is not None and token.state is State.FAILED
 
     def _lives(self, id: UUID) -> bool:
-        instance = self.instances.get(id)
-        return id in self.tokens if instance is None else instance.ended_at is None
+        instance = self._instances.get(id)
+        return id in self._tokens if instance is None else instance.ended_at is None
 
     def _collect_variables(self) -> None:
-        gone = {*self._gone, *(id for id, row in self.instances.items() if row.ended_at is not None)}
+        gone = {*self._gone, *(id for id, row in self._instances.items() if row.ended_at is not None)}
         for scope, name in self._written:
             found = self.variables.get(scope, {})
             if scope in gone:
@@ -302,3 +436,10 @@ class Tokens:
                 self.changes.variables[scope, name] = found[name]
             elif (scope, name) in self._stored_variables:
                 self.changes.gone_variables.append((scope, name))
+
+
+def _merged(loaded: Iterable[Row], at_hand: Mapping[UUID, Row], stored: set[UUID]) -> dict[UUID, Row]:
+    """Stored rows before new ones; what was stored before and is not at hand any more is gone. Adds to ``stored``."""
+    found = {row.id: at_hand.get(row.id, row) for row in loaded if row.id in at_hand or row.id not in stored}
+    stored.update(found)
+    return found | {id: row for id, row in at_hand.items() if id not in found}

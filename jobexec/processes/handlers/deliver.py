@@ -39,13 +39,13 @@ def deliver(
         return start_by_event(using, row, variables, business_key).pk
 
     def event(tokens: Any) -> Triggered | None:
-        if row.pk not in tokens.subscriptions or (number is not None and not _is_new(using, row.pk, number)):
+        if not tokens.has_subscription(row.pk) or (number is not None and not _is_new(using, row.pk, number)):
             return None
         if not by_job:
             refuse_step(using, instance)
         return Triggered(owner, row.element_id, row.activity_id, payload_of(using, row, variables))
 
-    return None if proceed(using, row.root_id, event) is None else row.instance_id
+    return None if proceed(using, row.root_id, event, owner) is None else row.instance_id
 
 
 def _is_new(using: str, subscription: UUID, number: int) -> bool:

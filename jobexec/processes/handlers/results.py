@@ -79,11 +79,19 @@ def check_step(tokens: Tokens, changes: Changes) -> None:
     for (_, name), value in changes.variables.items():
         check_variables({name: value})
     for instance in {_instance_of(tokens, scope) for scope, _ in changes.variables}:
-        _check_together(instance, _all(tokens, instance))
+        _check_all(tokens, instance)
     for row in (*changes.new_instances, *changes.changed_instances):
         if row.final_variables is not None:  # no other row has what the step that ends it has set
             check_variables(row.final_variables)
             _check_together(row.id, row.final_variables.items())
+
+
+def _check_all(tokens: Tokens, instance: UUID) -> None:
+    """Of a hierarchy with many tokens, most variables are not at hand, and need not be if they are short."""
+    most = get_settings().processes.max_variables_size - tokens.size_of_others(instance)
+    if not _is_short(list(_all(tokens, instance)), most):
+        tokens.complete()
+        _check_together(instance, _all(tokens, instance))
 
 
 def _check_together(instance: UUID, variables: Iterable[tuple[str, Any]]) -> None:

@@ -19,7 +19,7 @@ from ..engine import inputs
 from ..engine.step import step, step_with_all
 from ..engine.tokens import Changes, Tokens
 from ..models import ProcessInstance
-from ..store import definitions, load
+from ..store import definitions, load, lock
 from ..store.flush import Flush
 from ..store.incidents import IncidentWriter
 from ..store.jobs import JobWriter, create
@@ -48,23 +48,30 @@ def begin(using: str, origin: ProcessInstance, event: inputs.Start) -> Changes |
         return _take(using, origin, Tokens(), event)
 
 
-def proceed(using: str, root: UUID, event: Event | inputs.Input, *, savepoint: bool = True) -> Changes | None:
+def proceed(
+    using: str, root: UUID, event: Event | inputs.Input, place: UUID | None = None, *, savepoint: bool = True
+) -> Changes | None:
     """A step of a running hierarchy; None if it has ended, or if what the event is about is not there any more.
 
-    An error undoes the step alone, as in :func:`begin`; without ``savepoint``, the caller's transaction.
+    ``place`` is the token, or the instance, that an event is about which is made from the loaded rows. An error undoes
+    the step alone, as in :func:`begin`; without ``savepoint``, the caller's transaction.
     """
     keep_time(using)
     with transaction.atomic(using=using, savepoint=savepoint):
-        return _locked_step(using, root, event)
+        return _locked_step(using, root, event, place)
 
 
-def _locked_step(using: str, root: UUID, event: Event | inputs.Input, done: Done | None = None) -> Changes | None:
-    origin = load.locked(using, root)
+def _locked_step(
+    using: str, root: UUID, event: Event | inputs.Input, place: UUID | None = None, done: Done | None = None
+) -> Changes | None:
+    origin = lock.locked(using, root)
     if origin is None:
         return None
-    tokens = load.load(using, root, origin)
-    found = event(tokens) if callable(event) else event
-    return None if found is None else _take(using, origin, tokens, found, done)
+    if not callable(event):
+        return _take(using, origin, load.load(using, origin, inputs.places([event])), event, done)
+    tokens = load.load(using, origin, None if place is None else [place])
+    found = event(tokens)
+    return None if found is None else _take(using, origin, tokens, found)
 
 
 def proceed_or_fail(using: str, root: UUID, event: inputs.Input, failed: Failed) -> Changes | None:
@@ -74,12 +81,12 @@ def proceed_or_fail(using: str, root: UUID, event: inputs.Input, failed: Failed)
     an event, that happens instead. If it is not accepted, the error is raised.
     """
     keep_time(using)
-    origin = load.locked(using, root)
+    origin = lock.locked(using, root)
     if origin is None:
         return None
-    tokens = load.load(using, root, origin)
+    tokens = load.load(using, origin, inputs.places([event]))
     if not any(
-        Trigger.FAILURE in definitions.process(using, row.definition).awaits for row in tokens.instances.values()
+        Trigger.FAILURE in definitions.process(using, row.definition).awaits for row in tokens.instances_at_hand
     ):
         return _take(using, origin, tokens, event)
     try:
@@ -87,13 +94,15 @@ def proceed_or_fail(using: str, root: UUID, event: inputs.Input, failed: Failed)
             return _take(using, origin, tokens, event)
     except Exception as error:
         instead = failed(error)
-        changes = None if instead is None else _take(using, origin, load.load(using, root, origin), instead)
+        if instead is None:
+            raise
+        changes = _take(using, origin, load.load(using, origin, inputs.places([instead])), instead)
         if changes is None:
             raise
         return changes
 
 
-def proceed_beside(using: str, root: UUID, event: inputs.Input, tenant: str, failed: Failed) -> Changes | None:
+def proceed_beside(using: str, root: UUID, event: inputs.Continue, tenant: str, failed: Failed) -> Changes | None:
     """As :func:`proceed_or_fail`, but what the step begins with is done before the lock.
 
     If the token has gone meanwhile, the handler's work is undone. Where an early read could hide from the step what
@@ -104,8 +113,9 @@ def proceed_beside(using: str, root: UUID, event: inputs.Input, tenant: str, fai
     keep_time(using)
     try:
         with transaction.atomic(using=using):
-            done = rehearse(using, tenant, load.load(using, root), event)
-            changes = _locked_step(using, root, event, done)
+            tokens = load.load_unlocked(using, root, event.token)
+            done = None if tokens is None else rehearse(using, tenant, tokens, event)
+            changes = _locked_step(using, root, event, done=done)
             if changes is None and done is not None:
                 transaction.set_rollback(True, using=using)
         return changes
@@ -124,10 +134,10 @@ def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str
     """
     keep_time(using)
     with atomic(using):
-        origin = load.locked(using, root)
+        origin = lock.locked(using, root)
         if origin is None:
             return False
-        tokens = load.load(using, root, origin)
+        tokens = load.load(using, origin, [scope])
         place = tokens.find(scope)
         if place is None:
             return False
@@ -159,7 +169,7 @@ def proceed_together(using: str, ends: Sequence[tuple[AcquiredJob, End]]) -> set
     """
     keep_time(using)
     roots = list(dict.fromkeys(end.root for _, end in ends))
-    origins, busy = load.locked_now(using, roots[:_MOST])
+    origins, busy = lock.locked_now(using, roots[:_MOST])
     busy.update(roots[_MOST:])
     theirs: dict[UUID, list[End]] = {root: [] for root in origins}
     for _, end in ends:
@@ -167,7 +177,8 @@ def proceed_together(using: str, ends: Sequence[tuple[AcquiredJob, End]]) -> set
             theirs[end.root].append(end)
     steps = []
     try:
-        for root, tokens in load.load_all(using, origins).items():
+        places = {root: inputs.places(end.event for end in found) for root, found in theirs.items()}
+        for root, tokens in load.load_all(using, origins, places).items():
             environment = StepEnvironment(using, origins[root].tenant_id)
             changes = step_with_all(tokens, _events(tokens, theirs[root]), environment)
             if changes.accepted:

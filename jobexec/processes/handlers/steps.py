@@ -25,7 +25,6 @@ from jobexec.operations.sql.session import is_of_connection
 from ..engine.environment import HandlerCall
 from ..engine.exceptions import BpmnError
 from ..engine.inputs import ErrorThrown, JobDone, JobFailed
-from ..engine.rows import Token
 from ..store import definitions, load
 from ..store.items import keep_item
 from ..store.jobs import ITEM, STEP, discard_job
@@ -223,9 +222,9 @@ def _service_step(name: str, task: Callable[..., Any]) -> JobFunction[..., Any]:
     """A service task that a file puts outside of the step, as a job function: its variables are read without a lock."""
 
     def run(context: JobContext, root: str, token: str, arguments: Any = None) -> Any:
-        tokens = load.load(context.using, UUID(root))
-        place = tokens.find(UUID(token))
-        if not isinstance(place, Token):
+        tokens = load.load_unlocked(context.using, UUID(root), UUID(token))
+        place = tokens.token(UUID(token)) if tokens is not None else None
+        if tokens is None or place is None:
             return None  # it has gone on meanwhile; so its result is not taken
         node = definitions.process(context.using, tokens.instance(place).definition).node(place.element)
         assert node.work is not None

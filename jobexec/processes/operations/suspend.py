@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
@@ -16,7 +15,7 @@ from jobexec.operations.audit import audited
 
 from ..exceptions import InstanceOver
 from ..models import ProcessDefinition, ProcessInstance
-from ..store import definitions, load
+from ..store import definitions, load, lock
 from .named import which
 
 #: An instance, or the key of a process.
@@ -51,9 +50,11 @@ def suspend(
         database, id = _instance(target, version, tenant_id, using)
         _wait_for_step(database, id)
         moved = suspend_jobs(using=database, process_instance_id=str(id), **dates)
-        with suppress(InstanceOver):  # a step that had begun has ended when this returns; the next one knows
-            _wait_for_step(database, id)
         assert isinstance(moved, int)
+        try:  # a step that had begun has ended when this returns; the next one knows
+            _wait_for_step(database, id)
+        except InstanceOver:
+            activate_jobs(using=database, process_instance_id=str(id))
         return moved
     database, scope = _scope(target, version, tenant_id, using)
     moved = suspend_jobs(using=database, **dates, include_jobs=include_instances, **scope)
@@ -100,7 +101,7 @@ def _wait_for_step(using: str, id: UUID) -> None:
     """
     with transaction.atomic(using=using):
         root = load.root_of(using, id)
-        if root is None or load.locked(using, root) is None:
+        if root is None or lock.locked(using, root) is None:
             raise InstanceOver(f"The process instance {id} has ended or does not exist.")
 
 

@@ -82,7 +82,7 @@ def _assign(using: str, id: UUID, name: str, may: Callable[[UserTask], bool]) ->
     node = definitions.process(using, known.definition_id).find(known.element_id)
     with transaction.atomic(using=using):
         if node is not None and any(listener.when is When.ASSIGNMENT for listener in node.listeners):
-            proceed(using, known.root_id, change, savepoint=False)
+            proceed(using, known.root_id, change, known.owner_id, savepoint=False)
         else:
             change()
     return assigned[0] if assigned else None
@@ -122,7 +122,7 @@ def _end(using: str, row: UserTask, event: Input, told: Mapping[str, Any]) -> No
         return event
 
     with transaction.atomic(using=using):
-        done = proceed(using, row.root_id, unless_suspended, savepoint=False)
+        done = proceed(using, row.root_id, unless_suspended, row.owner_id, savepoint=False)
         if done is not None:
             note(using, TASK, row.pk, new=told, tenant=row.tenant_id)
     if done is None:

@@ -90,7 +90,7 @@ class Flush:
     def _delete_tasks(self) -> None:
         """User tasks of executions that are gone, or that wait for something else now."""
         gone = set(self.changes.gone_tokens) | {owner for owner, _ in self.changes.disarmed}
-        instances = self.tokens.instances.values()
+        instances = self.tokens.instances_at_hand
         if not gone or not any(definitions.process(self.using, row.definition).has_user_tasks for row in instances):
             return
         tasks = UserTask.objects.using(self.using).filter(root_id=self.origin.root_id, owner_id__in=gone)
@@ -105,6 +105,7 @@ class Flush:
         self._made = made
         self.statement.insert(ProcessInstance, made)
         self._tell(signals.process_started, ProcessInstance, "instances", made)
+        self.statement.lift([row.id for row in changes.changed_instances if row.state not in rows.RUNNING])
         for row in changes.changed_instances:
             self.statement.update(ProcessInstance, row.id, ended(self.using, row))
             if row.id == self.origin.pk and self.origin.awaited and row.state not in rows.RUNNING:
@@ -139,7 +140,7 @@ class Flush:
             id=row.id,
             root_id=self.origin.root_id,
             instance_id=row.instance,
-            definition_id=self.tokens.instances[row.instance].definition,
+            definition_id=self.tokens.definition(row.instance),
             parent_id=row.parent,
             element_id=row.element,
             flow_id=row.flow,
@@ -193,7 +194,7 @@ class Flush:
             owner_id=row.owner,
             element_id=row.element,
             activity_id=row.activity,
-            definition_id=self.tokens.instances[row.instance].definition,
+            definition_id=self.tokens.definition(row.instance),
             tenant_id=self.origin.tenant_id,
             create_time=self.now,
         )
@@ -204,7 +205,7 @@ class Flush:
             self.now,
             key=key,
             root_id=self.origin.root_id,
-            definition_id=self.tokens.instances[row.instance].definition,
+            definition_id=self.tokens.definition(row.instance),
             tenant_id=self.origin.tenant_id,
         )
 
@@ -214,7 +215,7 @@ class Flush:
                 id=row.id,
                 instance_id=row.instance,
                 parent_id=row.parent,
-                definition_id=self.tokens.instances[row.instance].definition,
+                definition_id=self.tokens.definition(row.instance),
                 element_id=row.element,
                 kind=row.kind,
                 start_time=row.started_at,

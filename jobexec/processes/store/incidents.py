@@ -47,7 +47,7 @@ class IncidentWriter:
     def _made(self, incidents: list[rows.Incident]) -> list[Any]:
         each = []
         for incident in incidents:
-            definition = self.tokens.instances[incident.instance].definition
+            definition = self.tokens.definition(incident.instance)
             columns = columns_of(
                 self.using, self.origin, incident.instance, incident.owner, incident.element, definition, "retry"
             )

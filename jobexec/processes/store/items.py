@@ -46,7 +46,7 @@ def _held(using: str, token: UUID) -> bool:
 
 def gathered(tokens: Tokens, token: UUID) -> JobDone | None:
     """The end of a batch of items: all results in the order of the items. Ids of jobs sort by time."""
-    found = tokens.tokens.get(token)
+    found = tokens.token(token)
     if found is None or found.job is None:
         return None
     kept = {name: value for name, value in tokens.variables.get(token, {}).items() if name.startswith(_MARK)}

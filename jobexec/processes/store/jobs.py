@@ -113,7 +113,7 @@ class JobWriter:
         """A job that waits for the message of a subscription with a key, for ``publish_message``."""
         if row.kind is not rows.SubscriptionKind.MESSAGE or row.key is None:
             return None
-        definition = self.tokens.instances[row.instance].definition
+        definition = self.tokens.definition(row.instance)
         columns = columns_of(self.using, self.origin, row.instance, row.owner, row.element, definition, MESSAGE)
         columns |= {
             "handler_type": RECEIVE,
@@ -187,13 +187,13 @@ class JobWriter:
         seal_batch(batch.pk, using=self.using)
 
     def _definition(self, job: rows.Job) -> str:
-        return self.tokens.instances[job.instance].definition
+        return self.tokens.definition(job.instance)
 
     def _keys(self, job: rows.Job) -> dict[str, int]:
         """What clients of Camunda 8 call the keys of a job; those that are not known are left out."""
         root = self.origin.key
         instance = root if job.instance == self.origin.pk else self._key_of(job.instance)
-        number, version = definitions.number(self.using, self.tokens.instances[job.instance].definition)
+        number, version = definitions.number(self.using, self.tokens.definition(job.instance))
         found = {"instance": instance, "root": root, "definition": number, "version": version}
         return {name: key for name, key in found.items() if key is not None}
 
@@ -203,7 +203,7 @@ class JobWriter:
 
     def _discard(self, changes: Changes) -> None:
         """Jobs held by a thread or a worker are skipped: they find their token gone, and end without an error."""
-        instances = [str(id) for id in self.tokens.instances]
+        instances = [str(row.id) for row in self.tokens.instances_at_hand]
         gone = changes.gone_tokens if self._may_have_more(changes) else changes.gone_batches
         owners: list[tuple[str, str | None]] = [(str(id), None) for id in gone]
         owners += [(str(owner), element) for owner, element in changes.disarmed]
@@ -223,7 +223,7 @@ class JobWriter:
         """
         if any(row.state in _ENDED_BY_FORCE for row in changes.changed_instances):
             return True
-        processes = [definitions.process(self.using, row.definition) for row in self.tokens.instances.values()]
+        processes = [definitions.process(self.using, row.definition) for row in self.tokens.instances_at_hand]
         return self.tokens.had_incidents or any(process.awaits & _ARMED for process in processes)
 
     def _columns(self, job: rows.Job) -> dict[str, Any]:
@@ -249,15 +249,15 @@ class JobWriter:
         return {"handler_configuration": dict(call), "resource": resource}
 
     def _common(self, job: rows.Job) -> dict[str, Any]:
-        definition = self.tokens.instances[job.instance].definition
+        definition = self.tokens.definition(job.instance)
         columns = columns_of(self.using, self.origin, job.instance, job.owner, job.element, definition, self._kind(job))
         options = option_columns(job.element, job.retry_plan, job.priority, job.category, job.retries)
         return columns | {"exclusive": job.exclusive} | options
 
     def _kind(self, job: rows.Job) -> str:
         """Those that begin and leave a body, and each instance in it, have definitions of their own."""
-        owner = self.tokens.tokens.get(job.owner)
-        return INNER if job.kind is JobKind.CONTINUE and owner is not None and owner.is_inner else job.kind
+        owner = self.tokens.find(job.owner)
+        return INNER if job.kind is JobKind.CONTINUE and isinstance(owner, rows.Token) and owner.is_inner else job.kind
 
     def _configuration(self, job: rows.Job, repeat: str) -> dict[str, Any]:
         kwargs: dict[str, Any] = {"root": str(self.origin.root_id)}

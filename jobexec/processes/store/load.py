@@ -1,101 +1,30 @@
-"""Lock a call hierarchy, and load its rows."""
+"""Load the rows of call hierarchies."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import ceil
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 from uuid import UUID
 
-from django.db import OperationalError, connections
-from django.db.models import F, QuerySet
+from django.db import connections
+from django.db.models import QuerySet, Sum, TextField
+from django.db.models.functions import Cast, Length
 
-from jobexec.conf import get_settings
-from jobexec.handlers.context import current_job
 from jobexec.models import Job
-from jobexec.operations.sql.dialect import dialect
-from jobexec.operations.sql.errors import is_conflict
-from jobexec.operations.sql.locks import has_skip_locked, lock_rows, reads_snapshots, waiting_at_most
+from jobexec.operations.sql.locks import reads_snapshots
 
 from ..definition import Trigger
 from ..engine import rows
-from ..engine.tokens import Tokens
-from ..exceptions import InstanceBusy
+from ..engine.tokens import Loaded, Tokens
 from ..models import EventSubscription, Execution, ProcessInstance, UserTask, Variable
 from ..models.instance import RUNNING
 from . import definitions
+from .lock import at_once
+from .read import CALLED, Rows, Seen, as_seen, current, read, read_around
 
-
-def locked(using: str, root: UUID) -> ProcessInstance | None:
-    """Lock one hierarchy and return the row of its topmost instance; None if it has ended.
-
-    A job waits as long as it takes, since it would otherwise lose what its handler has done. Raises InstanceBusy for
-    any other caller who would wait longer than LOCK_TIMEOUT.
-    """
-    found = _locked_in_time(using, root) if current_job() is None else _locked_row(using, root)
-    if reads_snapshots(using):
-        # What has begun earlier, and waits for this lock, has not seen what is done now. The change makes PostgreSQL
-        # end it; MariaDB lets it read by locks what there is (_now).
-        ProcessInstance.objects.using(using).filter(pk=root).update(root_id=root)
-    return found if found is not None and found.state in RUNNING else None
-
-
-def locked_now(using: str, roots: Iterable[UUID]) -> tuple[dict[UUID, ProcessInstance], set[UUID]]:
-    """Lock those of these hierarchies that run and that no other transaction has locked, in the order of their ids.
-
-    Returns the rows of their topmost instances, and which of the others run.
-    """
-    ids = set(roots)
-    wanted = ProcessInstance.objects.using(using).filter(pk__in=ids).order_by("pk")
-    skips = has_skip_locked(using)
-    rows = _locked_rows(using, ids) if _at_once(using) else lock_rows(wanted, skip_locked=skips)
-    found = {row.pk: row for row in rows}
-    if reads_snapshots(using):
-        wanted.filter(pk__in=found).update(root_id=F("pk"))  # see locked()
-    others = wanted.filter(state__in=RUNNING).exclude(pk__in=found) if skips and len(found) < len(ids) else ()
-    return {root: row for root, row in found.items() if row.state in RUNNING}, {row.pk for row in others}
-
-
-def _locked_row(using: str, root: UUID, *, skip_locked: bool = False) -> ProcessInstance | None:
-    if not _at_once(using):
-        return lock_rows(ProcessInstance.objects.using(using).filter(pk=root), skip_locked=skip_locked).first()
-    with connections[using].cursor() as cursor:  # the ORM builds the statement anew for each step, for 0.2 ms
-        cursor.execute(f"{_LOCK} SKIP LOCKED" if skip_locked else _LOCK, [root])
-        values = cursor.fetchone()
-    return None if values is None else ProcessInstance.from_db(using, _FIELDS, values)
-
-
-def _locked_rows(using: str, ids: Iterable[UUID]) -> list[ProcessInstance]:
-    with connections[using].cursor() as cursor:
-        cursor.execute(_LOCK_ALL, [list(ids)])
-        return [ProcessInstance.from_db(using, _FIELDS, values) for values in cursor.fetchall()]
-
-
-#: Of an instance that runs; the JSON of one that has ended would have to be decoded.
-_FIELDS = [field.attname for field in ProcessInstance._meta.concrete_fields]
-_ROW = f"SELECT {', '.join(_FIELDS)} FROM {ProcessInstance._meta.db_table}"
-_LOCK = f"{_ROW} WHERE id = %s FOR UPDATE"
-_LOCK_ALL = f"{_ROW} WHERE id = ANY (%s) ORDER BY id FOR UPDATE SKIP LOCKED"
-
-
-def _locked_in_time(using: str, root: UUID) -> ProcessInstance | None:
-    """Limiting the wait takes statements of its own, so first look whether there is one."""
-    timeout = get_settings().processes.lock_timeout
-    if timeout is None:
-        return _locked_row(using, root)
-    found = _locked_row(using, root, skip_locked=True) if has_skip_locked(using) else None
-    if found is not None:
-        return found
-    try:
-        with waiting_at_most(using, ceil(timeout.total_seconds())):
-            return _locked_row(using, root)
-    except OperationalError as error:
-        if not is_conflict(error):
-            raise
-        raise InstanceBusy(
-            f"Another step of the process instance {root} has not ended within {timeout.total_seconds():g} seconds."
-        ) from error
+#: Tokens and variables up to which the hierarchies of a step are loaded whole.
+FEW = (50, 200)
+_SUBSCRIBED = frozenset({Trigger.MESSAGE, Trigger.SIGNAL})
 
 
 def user_task(using: str, owner: UUID, activity: UUID) -> UserTask:
@@ -115,7 +44,7 @@ def waiting(using: str, id: UUID, waits_for: UUID) -> tuple[Any, ...] | None:
     Its topmost instance, its own id, that of its activity, its instance and its definition. Nothing is locked. Found by
     primary keys only: a fork of n branches asks n times.
     """
-    if _at_once(using):
+    if at_once(using):
         with connections[using].cursor() as cursor:
             cursor.execute(_WAITING, [id, waits_for])
             return cursor.fetchone()  # type: ignore[no-any-return]
@@ -132,120 +61,128 @@ WHERE job.id = %s AND token.job_id = %s
 """
 
 
-def _at_once(using: str) -> bool:
-    """Whether the database takes the statements in its own words, which this file has beside the portable ones."""
-    spelled = dialect(using)
-    return spelled.native_types and spelled.writes_in_with
+def load(using: str, origin: ProcessInstance, places: Collection[UUID] | None = None) -> Tokens:
+    """The rows of the call hierarchy of this instance, which is locked. What has ended is not among them.
 
-
-def load(using: str, root: UUID, origin: ProcessInstance | None = None) -> Tokens:
-    """All rows of a call hierarchy. What has ended is not among them.
-
-    ``origin`` is the row of its topmost instance, if that is locked. What its definitions say cannot be there is not
-    asked for.
+    ``places`` are the tokens or instances that a step is about. Of a hierarchy with many tokens, only these are loaded,
+    and the scopes around them; the step asks for others when it needs them, so that n branches do not cost n². What the
+    definitions say cannot be there is not asked for.
     """
-    return load_all(using, {root: origin})[root]
+    return load_all(using, {origin.pk: origin}, {origin.pk: places})[origin.pk]
 
 
-def load_all(using: str, origins: Mapping[UUID, ProcessInstance | None]) -> dict[UUID, Tokens]:
+def load_all(
+    using: str, origins: Mapping[UUID, ProcessInstance], places: Mapping[UUID, Collection[UUID] | None]
+) -> dict[UUID, Tokens]:
     """As :func:`load`, for several hierarchies, by the ids of their topmost instances."""
-    now = _now if None not in origins.values() and reads_snapshots(using) else _as_seen
-    tokens: dict[UUID, list[rows.Token]] = {root: [] for root in origins}
-    variables: dict[UUID, Variables] = {root: {} for root in origins}
-    if _at_once(using):
-        _in_one_statement(using, list(origins), tokens, variables)
+    seen = current if reads_snapshots(using) else as_seen
+    few = None not in places.values()
+    most = tuple(number * len(origins) for number in FEW) if few else (None, None)
+    found = read(using, list(origins), seen, *most)
+    if found is not None:
+        return {root: Tokens(*_whole(using, origins[root], each, seen)) for root, each in found.items()}
+    if len(origins) > 1:
+        return {root: load(using, origin, places[root]) for root, origin in origins.items()}
+    ((root, origin),) = origins.items()
+    around = _around(using, root, places[root] or (), seen, origin)
+    return {root: Tokens(*around, others=_Others(using, origin, seen))}
+
+
+def load_unlocked(using: str, root: UUID, token: UUID) -> Tokens | None:
+    """A token and the scopes around it, as they are now; None if it is gone.
+
+    Others are of no use without the lock: what needs them raises LookupError.
+    """
+    found = Tokens(*_around(using, root, [token], as_seen), others=_Unlocked())
+    return found if found.has_at_hand(token) else None
+
+
+class _Others:
+    """The rows of a locked hierarchy that were not loaded with its step (:class:`~..engine.tokens.Others`)."""
+
+    def __init__(self, using: str, origin: ProcessInstance, seen: Seen) -> None:
+        self.using, self.origin, self.seen = using, origin, seen
+
+    def load(self) -> Loaded:
+        found = read(self.using, [self.origin.pk], self.seen)
+        assert found is not None
+        return _whole(self.using, self.origin, found[self.origin.pk], self.seen)
+
+    def joined_by(self, scope: UUID, element: str, known: Collection[UUID]) -> Iterable[str | None]:
+        joined = self._in(scope, known).filter(element_id=element, state=rows.State.JOINED)
+        return self.seen(joined).values_list("flow_id", flat=True)
+
+    def is_empty(self, scope: UUID, known: Collection[UUID]) -> bool:
+        active = self._in(scope, known).exclude(state=rows.State.COMPENSABLE)
+        return not self.seen(active).values_list("pk")[:1]
+
+    def _in(self, scope: UUID, known: Collection[UUID]) -> QuerySet[Execution]:
+        executions = Execution.objects.using(self.using).filter(root_id=self.origin.pk, parent_id=scope)
+        return executions.exclude(pk__in=known)
+
+    def size_of_variables(self, instance: UUID, known: Collection[UUID]) -> int:
+        variables = Variable.objects.using(self.using).filter(root_id=self.origin.pk, instance_id=instance)
+        texts = variables.exclude(scope_id__in=known).annotate(text=Cast("value", TextField()))
+        found = texts.aggregate(size=Sum(Length("text") + Length("name") + _PUNCTUATION))["size"]
+        return _BYTES * (found or 0)
+
+
+#: Characters beside a name and a value in an object of JSON, and the most bytes of a character.
+_PUNCTUATION, _BYTES = 6, 4
+
+
+class _Unlocked:
+    def _refuse(self, *args: Any) -> NoReturn:
+        raise LookupError("The call hierarchy is not locked.")
+
+    load = joined_by = is_empty = size_of_variables = _refuse
+
+
+def _whole(using: str, origin: ProcessInstance, found: Rows, seen: Seen) -> Loaded:
+    if all(token[CALLED] is None for token in found.tokens):
+        return _loaded(using, [origin], found, seen)
+    running = ProcessInstance.objects.using(using).filter(root_id=origin.pk, state__in=RUNNING)
+    return _loaded(using, list(seen(running.order_by("pk"))), found, seen)
+
+
+def _around(
+    using: str, root: UUID, places: Collection[UUID], seen: Seen, origin: ProcessInstance | None = None
+) -> Loaded:
+    """Tokens or instances, and the scopes around them up to the topmost instance, with the variables of all these."""
+    found = read_around(using, root, places, seen)
+    ids = {root, *places, *(token[1] for token in found.tokens)} - {token[0] for token in found.tokens}
+    if origin is not None and ids == {root}:
+        instances = [origin]
     else:
-        _in_two_statements(using, list(origins), tokens, variables, now)
-    found = {}
-    for root, origin in origins.items():
-        if origin is not None and all(token.called is None for token in tokens[root]):
-            instances = [origin]
-        else:
-            running = ProcessInstance.objects.using(using).filter(root_id=root, state__in=RUNNING)
-            instances = list(now(running.order_by("pk")))
-        subscriptions = _subscriptions(using, root, instances, now)
-        found[root] = Tokens([_instance(row) for row in instances], tokens[root], variables[root], subscriptions)
-    return found
+        running = ProcessInstance.objects.using(using).filter(pk__in=ids, state__in=RUNNING)
+        instances = list(seen(running.order_by("pk")))
+    return _loaded(using, instances, found, seen, owners=[*ids, *(token[0] for token in found.tokens)])
 
 
-Variables = dict[UUID, dict[str, Any]]
-Seen = Callable[[QuerySet[Any]], QuerySet[Any]]
-
-
-def _as_seen(queryset: QuerySet[Any]) -> QuerySet[Any]:
-    return queryset
-
-
-def _now(queryset: QuerySet[Any]) -> QuerySet[Any]:
-    """The current rows, for a transaction that reads an older snapshot: InnoDB returns them to locking reads."""
-    return lock_rows(queryset)
-
-
-def _in_two_statements(
-    using: str,
-    roots: Sequence[UUID],
-    tokens: dict[UUID, list[rows.Token]],
-    variables: dict[UUID, Variables],
-    now: Seen,
-) -> None:
-    executions = now(Execution.objects.using(using).filter(root_id__in=roots).order_by("pk"))
-    for root, *token in executions.values_list("root_id", *_TOKEN):
-        tokens[root].append(_token(token))
-    found = now(Variable.objects.using(using).filter(root_id__in=roots))
-    for root, scope, name, value in found.values_list("root_id", "scope_id", "name", "value"):
-        variables[root].setdefault(scope, {})[name] = value
-
-
-def _in_one_statement(
-    using: str, roots: Sequence[UUID], tokens: dict[UUID, list[rows.Token]], variables: dict[UUID, Variables]
-) -> None:
-    with connections[using].cursor() as cursor:
-        cursor.execute(_BOTH, {"roots": list(roots)})
-        for is_variable, root, *token, text in cursor.fetchall():
-            value = text if not isinstance(text, str) else json.loads(text)
-            if is_variable:
-                _, _, scope, name, *_ = token
-                variables[root].setdefault(scope, {})[name] = value
-            else:
-                tokens[root].append(_token((*token, value)))
-    for found in tokens.values():
-        found.sort(key=_by_id)
-
-
-def _by_id(token: rows.Token) -> UUID:
-    return token.id
-
-
-#: Tokens, and variables in the same columns; all names are our own.
-_BOTH = f"""
-SELECT false, root_id, id, instance_id, parent_id, element_id, flow_id, state, activity_id, entered_at, job_id,
- called_instance_id, data FROM {Execution._meta.db_table} WHERE root_id = ANY (%(roots)s)
-UNION ALL
-SELECT true, root_id, id, instance_id, scope_id, name, NULL, '', NULL, NULL, NULL, NULL, value
-FROM {Variable._meta.db_table} WHERE root_id = ANY (%(roots)s)
-"""
-
-_TOKEN = (
-    "pk", "instance_id", "parent_id", "element_id", "flow_id", "state", "activity_id", "entered_at", "job_id",
-    "called_instance_id", "data",
-)  # fmt: skip
+def _loaded(
+    using: str, instances: list[ProcessInstance], found: Rows, seen: Seen, owners: Collection[UUID] | None = None
+) -> Loaded:
+    """``owners`` are those whose subscriptions are loaded, if not all."""
+    variables: dict[UUID, dict[str, Any]] = {}
+    for scope, name, value in found.variables:
+        variables.setdefault(scope, {})[name] = value
+    subscriptions: Iterable[EventSubscription] = ()
+    processes = [definitions.process(using, row.definition_id) for row in instances]
+    if not all(process.awaits.isdisjoint(_SUBSCRIBED) for process in processes):
+        queried = EventSubscription.objects.using(using).filter(root_id=instances[0].root_id).order_by("pk")
+        subscriptions = seen(queried if owners is None else queried.filter(owner_id__in=owners))
+    return Loaded(
+        [_instance(row) for row in instances],
+        [_token(row) for row in found.tokens],
+        variables,
+        [_subscription(row) for row in subscriptions],
+    )
 
 
 def _token(row: Sequence[Any]) -> rows.Token:
     """From the columns above, which are in the order of the fields."""
     id, instance, parent, element, flow, state, *rest = row
     return rows.Token(id, instance, parent, element, flow, rows.State(state), *rest)
-
-
-def _subscriptions(using: str, root: UUID, instances: Iterable[ProcessInstance], now: Seen) -> list[rows.Subscription]:
-    processes = [definitions.process(using, row.definition_id) for row in instances]
-    if all(process.awaits.isdisjoint(_SUBSCRIBED) for process in processes):
-        return []
-    found = EventSubscription.objects.using(using).filter(root_id=root).order_by("pk")
-    return [_subscription(row) for row in now(found)]
-
-
-_SUBSCRIBED = frozenset({Trigger.MESSAGE, Trigger.SIGNAL})
 
 
 def _instance(row: ProcessInstance) -> rows.Instance:

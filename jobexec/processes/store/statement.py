@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db import connections
 from django.db.models import JSONField, Model
 
+from jobexec.models import Suspension, SuspensionScope
 from jobexec.operations.sql.copy import array
 from jobexec.operations.sql.delete import delete_rows
 from jobexec.operations.sql.dialect import dialect
@@ -35,6 +36,7 @@ class Statement:
         self._deletes: dict[tuple[Table, str], list[UUID]] = {}
         self._updates: list[tuple[Table, UUID, Columns]] = []
         self._inserts: dict[tuple[Table, tuple[str, ...], tuple[str, ...]], list[Columns]] = {}
+        self._lifted: list[str] = []
         self._parts: list[str] = []
         self._parameters: list[Any] = []
 
@@ -46,6 +48,11 @@ class Statement:
     def update(self, table: Table, id: UUID, columns: Columns) -> None:
         """Change one row."""
         self._updates.append((table, id, columns))
+
+    def lift(self, instances: Sequence[UUID]) -> None:
+        """End the suspensions of these instances, which have ended: the sweep of jobexec then removes them, and lets
+        run what a move of jobs has kept from the step. Such a job finds its token gone."""
+        self._lifted += [str(id) for id in instances]
 
     def insert(
         self, table: Table, rows: Sequence[Columns], unique: Sequence[str] = (), update: Sequence[str] = ()
@@ -59,6 +66,7 @@ class Statement:
         for (table, column), values in self._deletes.items():
             self._delete(table, column, values)
         self._update_all()
+        self._lift()
         for (table, unique, update), rows in self._inserts.items():
             if not self._as_one:
                 self._bulk_create(table, rows, unique, update)
@@ -69,7 +77,7 @@ class Statement:
             for found in alike.values():
                 for start in range(0, len(found), _PAGE):
                     self._insert(table, found[start : start + _PAGE], unique, update)
-        self._deletes, self._updates, self._inserts = {}, [], {}
+        self._deletes, self._updates, self._inserts, self._lifted = {}, [], {}, []
         self._execute()
 
     def _delete(self, table: Table, column: str, values: Sequence[UUID]) -> None:
@@ -95,6 +103,17 @@ class Statement:
             source = f"{self._given(table, rows[0])} AS given({given})"
             text = f"UPDATE {changed} SET {changes} FROM {source} WHERE {changed}.id = given.id"
             self._add(text, self._arrays(table, rows))
+
+    def _lift(self) -> None:
+        if not self._lifted:
+            return
+        of_instances = SuspensionScope.PROCESS_INSTANCE.value
+        if not self._as_one:
+            rows = Suspension.objects.using(self.using).filter(scope=of_instances, value__in=self._lifted, live=True)
+            rows.update(live=None)
+            return
+        text = f"UPDATE {Suspension._meta.db_table} SET live = NULL WHERE scope = %s AND value = ANY (%s) AND live"
+        self._add(text, [of_instances, self._lifted])
 
     def _insert(self, table: Table, rows: Sequence[Columns], unique: Sequence[str], update: Sequence[str]) -> None:
         quote = connections[self.using].ops.quote_name

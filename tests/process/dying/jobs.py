@@ -15,7 +15,7 @@ from demo_project.bookings.models import Booking
 from jobexec import job, signals
 from jobexec.executor.run import execution
 from jobexec.processes.handlers import stepping, steps
-from jobexec.processes.store import load
+from jobexec.processes.store import lock
 from jobexec.processes.store.statement import Statement
 
 
@@ -58,10 +58,10 @@ def _after(function: Callable[..., Any], place: str) -> Callable[..., Any]:
 
 
 if "TEST_DIES_AT" in os.environ:
-    load.locked, load.locked_now = _after(load.locked, "lock"), _after(load.locked_now, "lock")
+    lock.locked, lock.locked_now = _after(lock.locked, "lock"), _after(lock.locked_now, "lock")
     Statement.send = _after(Statement.send, "flush")  # type: ignore[method-assign]
     stepping.create = _after(stepping.create, "jobs")
     steps.proceed_together = _after(steps.proceed_together, "step of a function")
     execution.complete_alone = _after(execution.complete_alone, "end of an atomic job")
     signals.job_completed.connect(lambda **kwargs: _visit("settled"), weak=False)
-    assert stepping.load is load
+    assert stepping.lock is lock

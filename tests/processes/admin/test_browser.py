@@ -155,6 +155,7 @@ def test_questions_fit_the_window_and_can_be_read(open_page, order, django_user_
     definition = ProcessDefinition.objects.get(key="order")
     for row, action in ((order, "modify"), (order, "suspend"), (definition, "suspend")):
         window.goto(url(type(row), row))
+        window.wait_for_selector(DIAGRAM)
         window.click(f"#jobexec-actions button[value={action}]")
         window.wait_for_selector("#jobexec-ask")
         if folder := os.environ.get("JOBEXEC_TEST_PICTURES"):
@@ -166,14 +167,17 @@ def test_questions_fit_the_window_and_can_be_read(open_page, order, django_user_
 
 def test_an_operator_repairs_an_order(page, order):  # noqa: F811
     page.goto(url(ProcessInstance, order))
+    page.wait_for_selector(DIAGRAM)  # what is below it moves when it is drawn, and a click at that moment is lost
     row = page.locator("#jobexec-variables tr", has_text="amount")
     row.locator("summary").click()
     row.locator("textarea").fill("2000")
     row.locator("button[value=set_variable]").click()
     page.wait_for_selector("text=The variable amount of 1 process instance was set.")
+    page.wait_for_selector(DIAGRAM)
     page.click("#jobexec-incidents button[value=retry]")
     page.wait_for_selector("text=1 incident is retried.")
     page.wait_for_selector("text=its job waits for an executor")
+    page.wait_for_selector(DIAGRAM)
     page.click("#jobexec-why >> text=the task")
     page.click("#jobexec-actions button[value=claim]")
     page.wait_for_selector("text=1 task claimed.")
@@ -193,6 +197,7 @@ def test_an_operator_repairs_an_order(page, order):  # noqa: F811
     page.wait_for_selector("text=1 task was completed.")
     page.goto(url(ProcessInstance, order))
     page.wait_for_selector("#jobexec-variables >> text=discount")
+    page.wait_for_selector(DIAGRAM)
     page.click("#jobexec-actions button[value=cancel]")
     page.wait_for_selector("text=1 process instance")
     page.fill("input[name=reason]", "no more")

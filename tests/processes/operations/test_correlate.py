@@ -101,7 +101,7 @@ def test_all_that_match_are_locked_in_one_order(alias, started, monkeypatch):
     EventSubscription.objects.using(alias).filter(instance_id=first).update(id=uuid7())
     locked = []
 
-    def proceed(using, root, event):
+    def proceed(using, root, event, place):
         locked.append(root)
         return stepping.proceed(using, root, event)
 

@@ -1,12 +1,15 @@
 """Suspended processes and instances: nothing goes on from outside, and no job runs."""
 
+from contextlib import suppress
 from datetime import timedelta
+from threading import Event
 
 import pytest
 
 from jobexec.exceptions import InvalidJob
 from jobexec.models import AuditLog, Job, OperatorType, SuspendedJob, Suspension, TimerJob
 from jobexec.operations.audit import acting
+from jobexec.operations.manage import suspension_sweep
 from jobexec.operations.values.operator import Operator
 from jobexec.processes.exceptions import InstanceOver, Suspended, UnknownProcess
 from jobexec.processes.models import ProcessInstance, UserTask
@@ -18,6 +21,8 @@ from jobexec.processes.operations.suspend import activate, suspend
 from jobexec.processes.operations.user_tasks import claim, complete, throw_error
 from jobexec.testing import ManualExecutor, controlled_clock
 from tests.processes.support.bpmn import around, definitions
+from tests.support.threads import finish, wait_until_waiting
+from tests.support.threads import start as beside
 
 pytest.importorskip("lxml")
 
@@ -168,6 +173,50 @@ def test_jobs_that_are_made_meanwhile_do_not_run(alias, order, run_jobs):
     assert run_jobs() == []
     activate("two", using=alias)
     assert len(run_jobs()) == 1
+
+
+@pytest.mark.every_database
+def test_a_suspension_ends_with_its_instance(alias, order):
+    """However it ends; that of another one stays."""
+    other, last = start("order", using=alias), start("caller", using=alias)
+    suspend(other, using=alias)
+    suspend(order, using=alias)
+    cancel(order, using=alias)
+    called = ProcessInstance.objects.using(alias).get(parent_execution_id__isnull=False)
+    suspend(called, using=alias)
+    cancel(last, using=alias)
+    ManualExecutor(alias).run_suspensions()
+    assert list(Suspension.objects.using(alias).values_list("value", flat=True)) == [str(other.pk)]
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("postgresql", "mariadb")
+@pytest.mark.every_database
+def test_a_job_that_is_being_suspended_when_its_instance_is_cancelled_goes_with_it(alias, order, monkeypatch, run_jobs):
+    """The step skips its row, whose move is not committed: it would stay for ever."""
+    moving, go_on = Event(), Event()
+    move_all = suspension_sweep.move_all
+
+    def move_slowly(*args, **kwargs):
+        moved = move_all(*args, **kwargs)
+        if moved:
+            moving.set()
+            go_on.wait(20)
+        return moved
+
+    monkeypatch.setattr(suspension_sweep, "move_all", move_slowly)
+    suspending = beside(alias, lambda: suspend(order, using=alias))
+    assert moving.wait(20), suspending
+    cancelling = beside(alias, lambda: cancel(order, using=alias))
+    with suppress(AssertionError):  # it waits only since suspensions end with their instances
+        wait_until_waiting(alias, cancelling)
+    go_on.set()
+    finish(suspending)
+    finish(cancelling)
+    ManualExecutor(alias).run_suspensions()
+    run_jobs()
+    assert not SuspendedJob.objects.using(alias).exists()
+    assert not Suspension.objects.using(alias).exists()
 
 
 def test_what_is_wrong(alias, order):

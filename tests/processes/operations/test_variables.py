@@ -19,7 +19,7 @@ from jobexec.processes.operations.events import correlate, signal
 from jobexec.processes.operations.instances import cancel, set_variables
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.user_tasks import complete
-from jobexec.processes.store import load
+from jobexec.processes.store import lock
 from jobexec.sensitive import HIDDEN
 from tests.processes.support.bpmn import process
 
@@ -206,7 +206,7 @@ def test_a_caller_does_not_wait_for_ever(alias, approval):
             connections[alias].close()
 
     with transaction.atomic(using=alias), ThreadPoolExecutor(1) as threads:
-        load.locked(alias, instance.pk)
+        lock.locked(alias, instance.pk)
         threads.submit(elsewhere).result()
     set_variables(instance, {"a": 2}, using=alias)
     assert Variable.objects.using(alias).get().value == 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,7 @@ from jobexec.processes.definition import Process
 from jobexec.processes.engine.environment import Called, Declared, HandlerCall, Notice
 from jobexec.processes.engine.events import AWAITED, starts_by_event
 from jobexec.processes.engine.exceptions import BpmnError
-from jobexec.processes.engine.inputs import Command, Input, Start
+from jobexec.processes.engine.inputs import Command, Input, Start, places
 from jobexec.processes.engine.rows import (
     AT_JOBS,
     ActivityInstance,
@@ -32,7 +33,7 @@ from jobexec.processes.engine.rows import (
     UserTask,
 )
 from jobexec.processes.engine.step import step
-from jobexec.processes.engine.tokens import Changes, Tokens
+from jobexec.processes.engine.tokens import Changes, Loaded, Tokens
 
 from .expressions import evaluate
 
@@ -129,7 +130,13 @@ class World:
     def do(self, event: Input, root: UUID | None, job: UUID | None = None) -> Changes:
         """One step, and the end of the job whose run it is. An exception leaves everything as it was."""
         self.steps += 1
-        changes = step(self.load(root), event, self)
+        around = self.outcome_around(event, root)
+        try:
+            changes = step(self.load(root), event, self)
+        except Exception as error:
+            assert around in (None, repr(error))
+            raise
+        assert around in (None, changes)
         if changes.accepted:
             if job is not None:
                 self.jobs.pop(job, None)
@@ -137,7 +144,34 @@ class World:
         self.check()
         return changes
 
+    def outcome_around(self, event: Input, root: UUID | None) -> Changes | str | None:
+        """What the step comes to if it begins with the tokens around the place of its event, and asks for others.
+
+        None if the event is about all. Nothing is stored, and what the environment has noted is forgotten.
+        """
+        wanted = places([event])
+        if wanted is None or root is None:
+            return None
+        noted = self.ids, list(self.handlers_called), list(self.notices), set(self.thrown)
+        loaded = self.stored(root)
+        around = places_around(loaded, wanted)
+        few = Loaded(
+            [row for row in loaded.instances if row.id in around],
+            [row for row in loaded.tokens if row.id in around],
+            {scope: found for scope, found in loaded.variables.items() if scope in around},
+            [row for row in loaded.subscriptions if row.owner in around],
+        )
+        try:
+            return step(Tokens(*few, others=OthersOf(self, root)), event, self)
+        except Exception as error:
+            return repr(error)
+        finally:
+            self.ids, self.handlers_called, self.notices, self.thrown = noted
+
     def load(self, root: UUID | None) -> Tokens:
+        return Tokens(*self.stored(root))
+
+    def stored(self, root: UUID | None) -> Loaded:
         instances = [
             dataclasses.replace(row) for row in self.instances.values() if row.root == root and not row.ended_at
         ]
@@ -146,7 +180,7 @@ class World:
         scopes = ids | {token.id for token in tokens}
         variables = {scope: json.loads(json.dumps(found)) for scope, found in self.variables.items() if scope in scopes}
         subscriptions = [row for row in self.subscriptions.values() if row.instance in ids]
-        return Tokens(instances, tokens, variables, subscriptions)
+        return Loaded(instances, tokens, variables, subscriptions)
 
     def store(self, changes: Changes) -> None:
         """As a database would: gone rows first, then changed ones, then new ones."""
@@ -257,3 +291,38 @@ class World:
 
 def copied(token: Token) -> Token:
     return dataclasses.replace(token, data=json.loads(json.dumps(token.data)))
+
+
+class OthersOf:
+    """The rows of a hierarchy of a world that were not loaded with its step."""
+
+    def __init__(self, world: World, root: UUID) -> None:
+        self.world, self.root = world, root
+
+    def load(self) -> Loaded:
+        return self.world.stored(self.root)
+
+    def joined_by(self, scope: UUID, element: str, known: Collection[UUID]) -> list[str | None]:
+        tokens = self._in(scope, known)
+        return [token.flow for token in tokens if token.element == element and token.state is State.JOINED]
+
+    def is_empty(self, scope: UUID, known: Collection[UUID]) -> bool:
+        return all(token.state is State.COMPENSABLE for token in self._in(scope, known))
+
+    def _in(self, scope: UUID, known: Collection[UUID]) -> list[Token]:
+        return [token for token in self.world.tokens.values() if token.parent == scope and token.id not in known]
+
+    def size_of_variables(self, instance: UUID, known: Collection[UUID]) -> int:
+        raise NotImplementedError  # the engine does not measure
+
+
+def places_around(loaded: Loaded, wanted: list[UUID]) -> set[UUID]:
+    """The ids of places, and of those around them up to the topmost instance."""
+    tokens, instances = ({row.id: row for row in rows} for rows in (loaded.tokens, loaded.instances))
+    found: set[UUID] = set()
+    for place in wanted:
+        id: UUID | None = place
+        while id is not None:
+            found.add(id)
+            id = tokens[id].parent if id in tokens else instances[id].parent if id in instances else None
+    return found

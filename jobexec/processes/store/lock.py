@@ -1,0 +1,97 @@
+"""Lock call hierarchies: the rows of their topmost instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil
+from uuid import UUID
+
+from django.db import OperationalError, connections
+from django.db.models import F
+
+from jobexec.conf import get_settings
+from jobexec.handlers.context import current_job
+from jobexec.operations.sql.dialect import dialect
+from jobexec.operations.sql.errors import is_conflict
+from jobexec.operations.sql.locks import has_skip_locked, lock_rows, reads_snapshots, waiting_at_most
+
+from ..exceptions import InstanceBusy
+from ..models import ProcessInstance
+from ..models.instance import RUNNING
+
+
+def at_once(using: str) -> bool:
+    """Whether the database takes the statements in its own words that stand beside the portable ones."""
+    spelled = dialect(using)
+    return spelled.native_types and spelled.writes_in_with
+
+
+def locked(using: str, root: UUID) -> ProcessInstance | None:
+    """Lock one hierarchy and return the row of its topmost instance; None if it has ended.
+
+    A job waits as long as it takes, since it would otherwise lose what its handler has done. Raises InstanceBusy for
+    any other caller who would wait longer than LOCK_TIMEOUT.
+    """
+    found = _locked_in_time(using, root) if current_job() is None else _locked_row(using, root)
+    if reads_snapshots(using):
+        # What has begun earlier, and waits for this lock, has not seen what is done now. The change makes PostgreSQL
+        # end it; MariaDB lets it read by locks what there is (_now).
+        ProcessInstance.objects.using(using).filter(pk=root).update(root_id=root)
+    return found if found is not None and found.state in RUNNING else None
+
+
+def locked_now(using: str, roots: Iterable[UUID]) -> tuple[dict[UUID, ProcessInstance], set[UUID]]:
+    """Lock those of these hierarchies that run and that no other transaction has locked, in the order of their ids.
+
+    Returns the rows of their topmost instances, and which of the others run.
+    """
+    ids = set(roots)
+    wanted = ProcessInstance.objects.using(using).filter(pk__in=ids).order_by("pk")
+    skips = has_skip_locked(using)
+    rows = _locked_rows(using, ids) if at_once(using) else lock_rows(wanted, skip_locked=skips)
+    found = {row.pk: row for row in rows}
+    if reads_snapshots(using):
+        wanted.filter(pk__in=found).update(root_id=F("pk"))  # see locked()
+    others = wanted.filter(state__in=RUNNING).exclude(pk__in=found) if skips and len(found) < len(ids) else ()
+    return {root: row for root, row in found.items() if row.state in RUNNING}, {row.pk for row in others}
+
+
+def _locked_row(using: str, root: UUID, *, skip_locked: bool = False) -> ProcessInstance | None:
+    if not at_once(using):
+        return lock_rows(ProcessInstance.objects.using(using).filter(pk=root), skip_locked=skip_locked).first()
+    with connections[using].cursor() as cursor:  # the ORM builds the statement anew for each step, for 0.2 ms
+        cursor.execute(f"{_LOCK} SKIP LOCKED" if skip_locked else _LOCK, [root])
+        values = cursor.fetchone()
+    return None if values is None else ProcessInstance.from_db(using, _FIELDS, values)
+
+
+def _locked_rows(using: str, ids: Iterable[UUID]) -> list[ProcessInstance]:
+    with connections[using].cursor() as cursor:
+        cursor.execute(_LOCK_ALL, [list(ids)])
+        return [ProcessInstance.from_db(using, _FIELDS, values) for values in cursor.fetchall()]
+
+
+#: Of an instance that runs; the JSON of one that has ended would have to be decoded.
+_FIELDS = [field.attname for field in ProcessInstance._meta.concrete_fields]
+_ROW = f"SELECT {', '.join(_FIELDS)} FROM {ProcessInstance._meta.db_table}"
+_LOCK = f"{_ROW} WHERE id = %s FOR UPDATE"
+_LOCK_ALL = f"{_ROW} WHERE id = ANY (%s) ORDER BY id FOR UPDATE SKIP LOCKED"
+
+
+def _locked_in_time(using: str, root: UUID) -> ProcessInstance | None:
+    """Limiting the wait takes statements of its own, so first look whether there is one."""
+    timeout = get_settings().processes.lock_timeout
+    if timeout is None:
+        return _locked_row(using, root)
+    found = _locked_row(using, root, skip_locked=True) if has_skip_locked(using) else None
+    if found is not None:
+        return found
+    try:
+        with waiting_at_most(using, ceil(timeout.total_seconds())):
+            return _locked_row(using, root)
+    except OperationalError as error:
+        if not is_conflict(error):
+            raise
+        raise InstanceBusy(
+            f"Another step of the process instance {root} has not ended within {timeout.total_seconds():g} seconds."
+        ) from error

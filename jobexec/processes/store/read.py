@@ -1,0 +1,160 @@
+"""Read the executions and variables of call hierarchies: all of them, or those around some places."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import connections
+from django.db.models import QuerySet
+
+from jobexec.operations.sql.locks import lock_rows
+
+from ..models import Execution, ProcessInstance, Variable
+from .lock import at_once
+
+#: The columns of an execution, in the order of the fields of a token.
+TOKEN = (
+    "id", "instance_id", "parent_id", "element_id", "flow_id", "state", "activity_id", "entered_at", "job_id",
+    "called_instance_id", "data",
+)  # fmt: skip
+CALLED = TOKEN.index("called_instance_id")
+_VARIABLE = ("scope_id", "name", "value")
+
+#: Makes a query return what is to be seen.
+Seen = Callable[[QuerySet[Any]], QuerySet[Any]]
+
+
+class Rows(NamedTuple):
+    """Executions by their columns above, in the order of their ids; variables by scope, name and value."""
+
+    tokens: list[Sequence[Any]]
+    variables: list[Sequence[Any]]
+
+
+def as_seen(queryset: QuerySet[Any]) -> QuerySet[Any]:
+    """What the transaction sees."""
+    return queryset
+
+
+def current(queryset: QuerySet[Any]) -> QuerySet[Any]:
+    """The current rows, for a transaction that reads an older snapshot: InnoDB returns them to locking reads."""
+    return lock_rows(queryset)
+
+
+def read(
+    using: str, roots: Sequence[UUID], seen: Seen, tokens: int | None = None, variables: int | None = None
+) -> dict[UUID, Rows] | None:
+    """All rows of hierarchies, by the ids of their topmost instances; None if there are more than so many."""
+    every = _every_at_once if at_once(using) else _every
+    of_tokens, of_variables = every(using, roots, seen, _and_one(tokens), _and_one(variables))
+    if _are_more(of_tokens, tokens) or _are_more(of_variables, variables):
+        return None
+    found = {root: Rows([], []) for root in roots}
+    for root, *token in of_tokens:
+        found[root].tokens.append(token)
+    for root, *variable in of_variables:
+        found[root].variables.append(variable)
+    return found
+
+
+def _and_one(most: int | None) -> int | None:
+    """One row more shows that there are more."""
+    return None if most is None else most + 1
+
+
+def _are_more(rows: Sequence[Any], most: int | None) -> bool:
+    return most is not None and len(rows) > most
+
+
+def read_around(using: str, root: UUID, places: Collection[UUID], seen: Seen) -> Rows:
+    """Tokens, and those around them, also around a call; the variables of them and of their instances.
+
+    Places that are no tokens are instances.
+    """
+    around = _around_at_once if at_once(using) else _around
+    tokens, variables = around(using, root, places, seen)
+    return Rows([token for _, *token in tokens], [variable for _, *variable in variables])
+
+
+# Each of the following returns executions and variables, whose columns come after the id of the topmost instance.
+
+
+def _every(using: str, roots: Sequence[UUID], seen: Seen, tokens: int | None, variables: int | None) -> Rows:
+    executions = seen(Execution.objects.using(using).filter(root_id__in=roots).order_by("pk"))
+    of_tokens = list(executions.values_list("root_id", *TOKEN)[:tokens])
+    if tokens is not None and len(of_tokens) == tokens:
+        return Rows(of_tokens, [])
+    values = seen(Variable.objects.using(using).filter(root_id__in=roots))
+    return Rows(of_tokens, list(values.values_list("root_id", *_VARIABLE)[:variables]))
+
+
+def _around(using: str, root: UUID, places: Collection[UUID], seen: Seen) -> Rows:
+    tokens: dict[UUID, Sequence[Any]] = {}
+    scopes, wanted = {root, *places}, set(places)
+    while wanted:
+        executions = Execution.objects.using(using).filter(root_id=root, pk__in=wanted)
+        rows = {row[1]: row for row in seen(executions).values_list("root_id", *TOKEN)}
+        tokens |= rows
+        scopes |= {*rows, *(row[2] for row in rows.values())}
+        called = ProcessInstance.objects.using(using).filter(pk__in=_outermost(wanted, rows))
+        callers = called.exclude(parent_execution_id=None).values_list("parent_execution_id", flat=True)
+        wanted = {*callers, *(row[3] for row in rows.values() if row[3] != row[2])} - tokens.keys()
+    values = seen(Variable.objects.using(using).filter(scope_id__in=scopes))
+    return Rows(sorted(tokens.values(), key=itemgetter(1)), list(values.values_list("root_id", *_VARIABLE)))
+
+
+def _outermost(wanted: Collection[UUID], rows: Mapping[UUID, Sequence[Any]]) -> set[UUID]:
+    """Instances among the places, or directly around a token: what calls them is the next one around."""
+    return {*wanted} - rows.keys() | {row[2] for row in rows.values() if row[3] == row[2]}
+
+
+def _every_at_once(using: str, roots: Sequence[UUID], seen: Seen, tokens: int | None, variables: int | None) -> Rows:
+    return _both(using, _EVERY, {"roots": list(roots), "tokens": tokens, "variables": variables})
+
+
+def _around_at_once(using: str, root: UUID, places: Collection[UUID], seen: Seen) -> Rows:
+    return _both(using, _AROUND, {"root": root, "places": list(places)})
+
+
+def _both(using: str, statement: str, parameters: Mapping[str, Any]) -> Rows:
+    """The rows of a statement that returns tokens, and variables in the same columns."""
+    found = Rows([], [])
+    with connections[using].cursor() as cursor:
+        cursor.execute(statement, parameters)
+        for is_variable, root, *columns, text in cursor.fetchall():
+            value = text if not isinstance(text, str) else json.loads(text)
+            if is_variable:
+                _, _, scope, name, *_ = columns
+                found.variables.append((root, scope, name, value))
+            else:
+                found.tokens.append((root, *columns, value))
+    found.tokens.sort(key=itemgetter(1))
+    return found
+
+
+# All names are our own.
+_EXECUTION, _INSTANCE = Execution._meta.db_table, ProcessInstance._meta.db_table
+_TOKENS = f"SELECT false, root_id, {', '.join(TOKEN)} FROM {_EXECUTION}"
+_VARIABLES = f"""
+SELECT true, root_id, id, instance_id, scope_id, name, NULL, '', NULL, NULL, NULL, NULL, value
+FROM {Variable._meta.db_table}"""
+_EVERY = f"""
+({_TOKENS} WHERE root_id = ANY (%(roots)s) LIMIT %(tokens)s)
+UNION ALL ({_VARIABLES} WHERE root_id = ANY (%(roots)s) LIMIT %(variables)s)
+"""
+_AROUND = f"""
+WITH RECURSIVE around(token, instance, parent) AS (
+SELECT id, instance_id, parent_id FROM {_EXECUTION} WHERE id = ANY (%(places)s || ARRAY(
+ SELECT parent_execution_id FROM {_INSTANCE} WHERE id = ANY (%(places)s) AND parent_execution_id IS NOT NULL))
+UNION
+SELECT id, instance_id, parent_id FROM around JOIN {_EXECUTION} ON id = CASE WHEN parent <> instance THEN parent
+ ELSE (SELECT parent_execution_id FROM {_INSTANCE} called WHERE called.id = around.instance) END
+)
+{_TOKENS} WHERE id IN (SELECT token FROM around)
+UNION ALL {_VARIABLES} WHERE scope_id = ANY (%(root)s || %(places)s || ARRAY(
+ SELECT token FROM around UNION SELECT instance FROM around))
+"""
