@@ -17,17 +17,15 @@ def parallel(moves: Moves, token: Token, node: Node) -> None:
         return
     moves.wait(token, State.JOINED)
     scope = moves.place_around(token)
-    missing = moves.missing.get((scope.id, node.id))
-    if missing is not None:
-        missing.discard(token.flow or "")
-        if missing:
-            return
     # Looking at all tokens for each that arrives would make a fork of n branches cost n².
-    arrived = moves.rows.flows_joined(scope, node.id)
-    moves.missing[scope.id, node.id] = {flow.id for flow in incoming if flow.id not in arrived}
-    if not moves.missing[scope.id, node.id]:
-        del moves.missing[scope.id, node.id]
-        _merge(moves, _by_flow(_joined(moves, scope, node)).values())
+    missing = moves.missing.get((scope.id, node.id), len(incoming) - moves.rows.count_joined(scope, node.id) + 1) - 1
+    moves.missing[scope.id, node.id] = missing
+    if missing > 0:
+        return
+    del moves.missing[scope.id, node.id]
+    arrived = _by_flow(_joined(moves, scope, node))
+    if len(arrived) >= len(incoming):
+        _merge(moves, arrived.values())
 
 
 def inclusive(moves: Moves, token: Token, node: Node) -> None:

@@ -41,8 +41,8 @@ class Moves:
         self.environment = environment
         self.now: datetime = environment.now()
         self.agenda: list[tuple[Do, Place, Any]] = []
-        self.missing: dict[tuple[UUID, str], set[str]] = {}
-        """Of a parallel join in a scope: flows that had no token when it was last looked at, and got none since."""
+        self.missing: dict[tuple[UUID, str], int] = {}
+        """Of a parallel join in a scope: how many tokens it lacks at least, since it was last looked at."""
         self.held: dict[UUID, bool] = {}
         """Whether the instances are suspended that others of the hierarchy move in this step."""
         self.skip_listeners = False

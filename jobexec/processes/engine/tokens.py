@@ -91,8 +91,8 @@ class Others(Protocol):
     def load(self) -> Loaded:
         """All rows of the hierarchy, as they were before the step."""
 
-    def joined_by(self, scope: UUID, element: str, known: Collection[UUID]) -> Iterable[str | None]:
-        """The flows of the tokens that have arrived at a join."""
+    def count_joined(self, scope: UUID, element: str, known: Collection[UUID]) -> int:
+        """How many tokens have arrived at a join that still waits."""
 
     def is_empty(self, scope: UUID, known: Collection[UUID]) -> bool:
         """Whether nothing moves or waits in a scope."""
@@ -226,13 +226,12 @@ class Tokens:
     def has_subscription(self, id: UUID) -> bool:
         return id in self._subscriptions or id in self.subscriptions
 
-    def flows_joined(self, place: Place, element: str) -> set[str | None]:
-        """The flows by which tokens have come to a join that still waits."""
+    def count_joined(self, place: Place, element: str) -> int:
+        """How many tokens have arrived at a join that still waits."""
         children = self._children.get(place.id, {}).values()
-        found = {token.flow for token in children if token.element == element and token.state is State.JOINED}
-        if others := self._others_in(place):
-            found.update(others.joined_by(place.id, element, self._stored_tokens))
-        return found
+        count = sum(1 for token in children if token.element == element and token.state is State.JOINED)
+        others = self._others_in(place)
+        return count if others is None else count + others.count_joined(place.id, element, self._stored_tokens)
 
     def active(self, place: Place) -> list[Token]:
         """Those of the children that are not done."""

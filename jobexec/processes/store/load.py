@@ -19,8 +19,8 @@ from ..engine.tokens import Loaded, Tokens
 from ..models import EventSubscription, Execution, ProcessInstance, UserTask, Variable
 from ..models.instance import RUNNING
 from . import definitions
-from .lock import at_once
-from .read import CALLED, Rows, Seen, as_seen, current, read, read_around
+from .lock import at_once, unlocked
+from .read import CALLED, Rows, Seen, as_seen, count_joined, current, read, read_around
 
 #: Tokens and variables up to which the hierarchies of a step are loaded whole.
 FEW = (50, 200)
@@ -84,7 +84,7 @@ def load_all(
     if len(origins) > 1:
         return {root: load(using, origin, places[root]) for root, origin in origins.items()}
     ((root, origin),) = origins.items()
-    around = _around(using, root, places[root] or (), seen, origin)
+    around = _around(using, origin, places[root] or (), seen)
     return {root: Tokens(*around, others=_Others(using, origin, seen))}
 
 
@@ -93,7 +93,10 @@ def load_unlocked(using: str, root: UUID, token: UUID) -> Tokens | None:
 
     Others are of no use without the lock: what needs them raises LookupError.
     """
-    found = Tokens(*_around(using, root, [token], as_seen), others=_Unlocked())
+    origin = unlocked(using, root)
+    if origin is None:
+        return None
+    found = Tokens(*_around(using, origin, [token], as_seen), others=_Unlocked())
     return found if found.has_at_hand(token) else None
 
 
@@ -108,9 +111,11 @@ class _Others:
         assert found is not None
         return _whole(self.using, self.origin, found[self.origin.pk], self.seen)
 
-    def joined_by(self, scope: UUID, element: str, known: Collection[UUID]) -> Iterable[str | None]:
+    def count_joined(self, scope: UUID, element: str, known: Collection[UUID]) -> int:
+        if at_once(self.using):
+            return count_joined(self.using, self.origin.pk, scope, element, known)
         joined = self._in(scope, known).filter(element_id=element, state=rows.State.JOINED)
-        return self.seen(joined).values_list("flow_id", flat=True)
+        return len(self.seen(joined).values_list("pk"))
 
     def is_empty(self, scope: UUID, known: Collection[UUID]) -> bool:
         active = self._in(scope, known).exclude(state=rows.State.COMPENSABLE)
@@ -135,7 +140,7 @@ class _Unlocked:
     def _refuse(self, *args: Any) -> NoReturn:
         raise LookupError("The call hierarchy is not locked.")
 
-    load = joined_by = is_empty = size_of_variables = _refuse
+    load = count_joined = is_empty = size_of_variables = _refuse
 
 
 def _whole(using: str, origin: ProcessInstance, found: Rows, seen: Seen) -> Loaded:
@@ -145,18 +150,16 @@ def _whole(using: str, origin: ProcessInstance, found: Rows, seen: Seen) -> Load
     return _loaded(using, list(seen(running.order_by("pk"))), found, seen)
 
 
-def _around(
-    using: str, root: UUID, places: Collection[UUID], seen: Seen, origin: ProcessInstance | None = None
-) -> Loaded:
+def _around(using: str, origin: ProcessInstance, places: Collection[UUID], seen: Seen) -> Loaded:
     """Tokens or instances, and the scopes around them up to the topmost instance, with the variables of all these."""
-    found = read_around(using, root, places, seen)
-    ids = {root, *places, *(token[1] for token in found.tokens)} - {token[0] for token in found.tokens}
-    if origin is not None and ids == {root}:
-        instances = [origin]
-    else:
+    found = read_around(using, origin.pk, places, seen)
+    tokens = {token[0] for token in found.tokens}
+    ids = {origin.pk, *places, *(token[1] for token in found.tokens)} - tokens
+    instances = [origin]
+    if len(ids) > 1:
         running = ProcessInstance.objects.using(using).filter(pk__in=ids, state__in=RUNNING)
         instances = list(seen(running.order_by("pk")))
-    return _loaded(using, instances, found, seen, owners=[*ids, *(token[0] for token in found.tokens)])
+    return _loaded(using, instances, found, seen, owners=ids | tokens)
 
 
 def _loaded(

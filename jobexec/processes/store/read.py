@@ -23,6 +23,8 @@ TOKEN = (
 )  # fmt: skip
 CALLED = TOKEN.index("called_instance_id")
 _VARIABLE = ("scope_id", "name", "value")
+#: Where they are after the id of the topmost instance.
+_INSTANCE, _PARENT = TOKEN.index("instance_id") + 1, TOKEN.index("parent_id") + 1
 
 #: Makes a query return what is to be seen.
 Seen = Callable[[QuerySet[Any]], QuerySet[Any]]
@@ -75,9 +77,35 @@ def read_around(using: str, root: UUID, places: Collection[UUID], seen: Seen) ->
 
     Places that are no tokens are instances.
     """
-    around = _around_at_once if at_once(using) else _around
-    tokens, variables = around(using, root, places, seen)
-    return Rows([token for _, *token in tokens], [variable for _, *variable in variables])
+    read_some = _some_at_once if at_once(using) else _some
+    tokens: dict[UUID, Sequence[Any]] = {}
+    variables: list[Sequence[Any]] = []
+    asked: set[UUID] = set()
+    wanted = {root, *places}
+    while wanted:
+        found = read_some(using, list(wanted), seen)
+        variables += [row[1:] for row in found.variables]
+        asked |= wanted
+        tokens |= {row[1]: row[1:] for row in found.tokens}
+        around = {id for row in found.tokens for id in (row[_INSTANCE], row[_PARENT])}
+        wanted = (around | _callers(using, (wanted | around) - tokens.keys() - {root}, seen)) - asked
+    return Rows(sorted(tokens.values(), key=itemgetter(0)), variables)
+
+
+def _callers(using: str, instances: Collection[UUID], seen: Seen) -> set[UUID]:
+    """The tokens that have called these instances; other ids are ignored."""
+    if not instances:
+        return set()
+    called = ProcessInstance.objects.using(using).filter(pk__in=instances, parent_execution_id__isnull=False)
+    return set(seen(called).values_list("parent_execution_id", flat=True))
+
+
+def count_joined(using: str, root: UUID, scope: UUID, element: str, known: Collection[UUID]) -> int:
+    """How many tokens wait at a join, besides those that are known, where the database takes its own words."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(_COUNT_JOINED, [root, scope, element, list(known)])
+        (count,) = cursor.fetchone()
+    return count  # type: ignore[no-any-return]
 
 
 # Each of the following returns executions and variables, whose columns come after the id of the topmost instance.
@@ -92,32 +120,19 @@ def _every(using: str, roots: Sequence[UUID], seen: Seen, tokens: int | None, va
     return Rows(of_tokens, list(values.values_list("root_id", *_VARIABLE)[:variables]))
 
 
-def _around(using: str, root: UUID, places: Collection[UUID], seen: Seen) -> Rows:
-    tokens: dict[UUID, Sequence[Any]] = {}
-    scopes, wanted = {root, *places}, set(places)
-    while wanted:
-        executions = Execution.objects.using(using).filter(root_id=root, pk__in=wanted)
-        rows = {row[1]: row for row in seen(executions).values_list("root_id", *TOKEN)}
-        tokens |= rows
-        scopes |= {*rows, *(row[2] for row in rows.values())}
-        called = ProcessInstance.objects.using(using).filter(pk__in=_outermost(wanted, rows))
-        callers = called.exclude(parent_execution_id=None).values_list("parent_execution_id", flat=True)
-        wanted = {*callers, *(row[3] for row in rows.values() if row[3] != row[2])} - tokens.keys()
-    values = seen(Variable.objects.using(using).filter(scope_id__in=scopes))
-    return Rows(sorted(tokens.values(), key=itemgetter(1)), list(values.values_list("root_id", *_VARIABLE)))
-
-
-def _outermost(wanted: Collection[UUID], rows: Mapping[UUID, Sequence[Any]]) -> set[UUID]:
-    """Instances among the places, or directly around a token: what calls them is the next one around."""
-    return {*wanted} - rows.keys() | {row[2] for row in rows.values() if row[3] == row[2]}
+def _some(using: str, ids: Sequence[UUID], seen: Seen) -> Rows:
+    """Tokens with these ids, and variables of scopes with these ids."""
+    executions = seen(Execution.objects.using(using).filter(pk__in=ids))
+    values = seen(Variable.objects.using(using).filter(scope_id__in=ids))
+    return Rows(list(executions.values_list("root_id", *TOKEN)), list(values.values_list("root_id", *_VARIABLE)))
 
 
 def _every_at_once(using: str, roots: Sequence[UUID], seen: Seen, tokens: int | None, variables: int | None) -> Rows:
     return _both(using, _EVERY, {"roots": list(roots), "tokens": tokens, "variables": variables})
 
 
-def _around_at_once(using: str, root: UUID, places: Collection[UUID], seen: Seen) -> Rows:
-    return _both(using, _AROUND, {"root": root, "places": list(places)})
+def _some_at_once(using: str, ids: Sequence[UUID], seen: Seen) -> Rows:
+    return _both(using, _SOME, {"ids": ids})
 
 
 def _both(using: str, statement: str, parameters: Mapping[str, Any]) -> Rows:
@@ -126,7 +141,7 @@ def _both(using: str, statement: str, parameters: Mapping[str, Any]) -> Rows:
     with connections[using].cursor() as cursor:
         cursor.execute(statement, parameters)
         for is_variable, root, *columns, text in cursor.fetchall():
-            value = text if not isinstance(text, str) else json.loads(text)
+            value = {} if text == "{}" else json.loads(text) if isinstance(text, str) else text
             if is_variable:
                 _, _, scope, name, *_ = columns
                 found.variables.append((root, scope, name, value))
@@ -137,24 +152,16 @@ def _both(using: str, statement: str, parameters: Mapping[str, Any]) -> Rows:
 
 
 # All names are our own.
-_EXECUTION, _INSTANCE = Execution._meta.db_table, ProcessInstance._meta.db_table
-_TOKENS = f"SELECT false, root_id, {', '.join(TOKEN)} FROM {_EXECUTION}"
+_TOKENS = f"SELECT false, root_id, {', '.join(TOKEN)} FROM {Execution._meta.db_table}"
 _VARIABLES = f"""
 SELECT true, root_id, id, instance_id, scope_id, name, NULL, '', NULL, NULL, NULL, NULL, value
 FROM {Variable._meta.db_table}"""
+_COUNT_JOINED = f"""
+SELECT count(*) FROM {Execution._meta.db_table}
+WHERE root_id = %s AND parent_id = %s AND element_id = %s AND state = 'joined' AND id <> ALL (%s)
+"""
 _EVERY = f"""
 ({_TOKENS} WHERE root_id = ANY (%(roots)s) LIMIT %(tokens)s)
 UNION ALL ({_VARIABLES} WHERE root_id = ANY (%(roots)s) LIMIT %(variables)s)
 """
-_AROUND = f"""
-WITH RECURSIVE around(token, instance, parent) AS (
-SELECT id, instance_id, parent_id FROM {_EXECUTION} WHERE id = ANY (%(places)s || ARRAY(
- SELECT parent_execution_id FROM {_INSTANCE} WHERE id = ANY (%(places)s) AND parent_execution_id IS NOT NULL))
-UNION
-SELECT id, instance_id, parent_id FROM around JOIN {_EXECUTION} ON id = CASE WHEN parent <> instance THEN parent
- ELSE (SELECT parent_execution_id FROM {_INSTANCE} called WHERE called.id = around.instance) END
-)
-{_TOKENS} WHERE id IN (SELECT token FROM around)
-UNION ALL {_VARIABLES} WHERE scope_id = ANY (%(root)s || %(places)s || ARRAY(
- SELECT token FROM around UNION SELECT instance FROM around))
-"""
+_SOME = f"{_TOKENS} WHERE id = ANY (%(ids)s) UNION ALL {_VARIABLES} WHERE scope_id = ANY (%(ids)s)"

@@ -41,6 +41,14 @@ an asynchronous activity begins by its job
     run b => completed
     calls => b
 
+a token that is put before a join counts as one that has come
+    start -> fork+ -> a, b -> join+ -> c -> end
+    ---
+    start => a b
+    complete a => b join+
+    modify before:join => b c
+    complete b => c join+
+
 the job of what is cancelled goes, and its timers and subscriptions
     start -> a -> b -> end
     a = service charge -> amount async

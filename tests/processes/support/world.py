@@ -302,9 +302,9 @@ class OthersOf:
     def load(self) -> Loaded:
         return self.world.stored(self.root)
 
-    def joined_by(self, scope: UUID, element: str, known: Collection[UUID]) -> list[str | None]:
-        tokens = self._in(scope, known)
-        return [token.flow for token in tokens if token.element == element and token.state is State.JOINED]
+    def count_joined(self, scope: UUID, element: str, known: Collection[UUID]) -> int:
+        joined = [token for token in self._in(scope, known) if token.state is State.JOINED]
+        return sum(1 for token in joined if token.element == element)
 
     def is_empty(self, scope: UUID, known: Collection[UUID]) -> bool:
         return all(token.state is State.COMPENSABLE for token in self._in(scope, known))
