@@ -61,7 +61,6 @@ def start_instance(
     )
     origin._state.db = using
     begin(using, origin, Start(id, definition, element, business_key or None, given, commands))
-    origin.refresh_from_db(using=using)
     return origin
 
 

@@ -15,6 +15,7 @@ from jobexec.operations.sql.server_time import keep_time
 from ..definition import Process, shape, to_json
 from ..handlers.starting import start_instance
 from ..models import ProcessDefinition, ProcessInstance
+from ..store.definitions import is_stored
 from .job_definitions import record
 
 
@@ -37,7 +38,7 @@ def start_flow(
 def define(using: str, process: Process) -> str:
     """Store the shape of a flow if it is new; returns the id of its definition."""
     id = f"{process.key}:flow:{shape(process)[:32]}"
-    if ProcessDefinition.objects.using(using).filter(pk=id).exists():
+    if is_stored(using, id):
         return id
     keep_time(using)
     row = ProcessDefinition(

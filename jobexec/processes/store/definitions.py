@@ -7,6 +7,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
+from django.db import connections
 from django.db.models import Q
 from django.utils.translation import gettext_noop
 
@@ -14,6 +15,7 @@ from ..definition import Binding, Kind, Process, from_json
 from ..engine.environment import Called
 from ..exceptions import UnknownProcess
 from ..models import ProcessDefinition
+from .lock import at_once
 
 #: The property of a definition that was written in Python.
 FLOW = "flow"
@@ -46,6 +48,15 @@ def needing(using: str, deployments: Collection[str]) -> dict[str, str]:
     rows = ProcessDefinition.objects.using(using).filter(code_deployment__in=deployments)
     found = rows.values_list("code_deployment", flat=True).distinct()
     return dict.fromkeys(found, gettext_noop("process definitions refer to it"))
+
+
+def is_stored(using: str, id: str) -> bool:
+    """Whether there is a definition with this id."""
+    if not at_once(using):
+        return ProcessDefinition.objects.using(using).filter(pk=id).exists()
+    with connections[using].cursor() as cursor:  # each start of a flow asks
+        cursor.execute(f"SELECT 1 FROM {ProcessDefinition._meta.db_table} WHERE id = %s", [id])
+        return cursor.fetchone() is not None
 
 
 def forget() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model
 from django.dispatch import Signal
 
@@ -112,9 +114,7 @@ class Flush:
                 wake_workers_on_commit(self.using, [awaited_as(row.id)])
 
     def _new_instance(self, row: rows.Instance, key: int) -> Columns:
-        if row.id == self.origin.pk:
-            self.origin.key = key
-        return Columns(
+        made = Columns(
             id=row.id,
             key=key,
             awaited=row.id == self.origin.pk and self.origin.awaited,
@@ -128,6 +128,9 @@ class Flush:
             start_user=self.origin.start_user,
             **ended(self.using, row),
         )
+        if row.id == self.origin.pk:
+            _take_over(self.using, self.origin, made)
+        return made
 
     def _write_tokens(self) -> None:
         """All in one upsert: no other transaction has one of these ids, or can delete one meanwhile."""
@@ -249,6 +252,15 @@ def stored(using: str, row: M) -> M:
     """A row that the step has written in its own way, as one that was read."""
     row._state.db, row._state.adding = using, False
     return row
+
+
+def _take_over(using: str, row: ProcessInstance, columns: Columns) -> None:
+    """A row gets columns as if it had been read after they were written."""
+    variables = columns["final_variables"]
+    read = {} if variables is None else {"final_variables": json.loads(json.dumps(variables, cls=DjangoJSONEncoder))}
+    for name, value in {**columns, **read}.items():
+        setattr(row, name, value)
+    stored(using, row)
 
 
 def _columns(row: Model) -> Columns:

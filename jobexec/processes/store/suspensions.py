@@ -6,15 +6,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from django.db import connections
 from django.db.models import Q, QuerySet
 
+from jobexec import clock
 from jobexec.models import Suspension, SuspensionScope
 from jobexec.models.suspension import joined, parts_of
-from jobexec.operations.rows.suspension_cover import in_force
+from jobexec.operations.rows.suspension_cover import IN_FORCE, in_force
 
 from ..exceptions import Suspended
 from ..models import ProcessDefinition, ProcessInstance, UserTask
 from .columns import key_of
+from .lock import at_once
 
 
 def refuse_start(using: str, definition: str, tenant: str) -> None:
@@ -26,7 +29,17 @@ def refuse_start(using: str, definition: str, tenant: str) -> None:
 
 def refusal_of_start(using: str, definition: str, tenant: str) -> Suspension | None:
     """The suspension that keeps instances of a definition from being started now, or None."""
+    if at_once(using) and not _is_any(using):
+        return None
     return in_force(using).filter(_of_definition(definition, tenant)).first()
+
+
+def _is_any(using: str) -> bool:
+    """Whether any suspension is in force. To ask the ORM for one of some scopes takes 0.5 ms longer."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(f"SELECT {IN_FORCE}", {"now": clock.now(using)})
+        (found,) = cursor.fetchone()
+    return bool(found)
 
 
 def refuse_step(using: str, instance: UUID) -> None:

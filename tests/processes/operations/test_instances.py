@@ -1,5 +1,8 @@
 """Instances are found by what they are and where they stand; async callers start and change them, too."""
 
+from datetime import UTC, datetime
+from decimal import Decimal
+
 import pytest
 from asgiref.sync import async_to_sync
 
@@ -20,6 +23,9 @@ CONTENT = """
   <sequenceFlow id="f3" sourceRef="approve" targetRef="e"/><sequenceFlow id="f4" sourceRef="wait" targetRef="e"/>
 """
 
+#: Nothing that waits.
+PASSING = '<startEvent id="s"/><endEvent id="e"/><sequenceFlow id="f" sourceRef="s" targetRef="e"/>'
+
 
 @pytest.fixture
 def model(alias):
@@ -30,6 +36,20 @@ def model(alias):
 
     deployed()
     return deployed
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize("content", [CONTENT, PASSING])
+def test_the_row_that_a_start_returns_is_as_it_is_stored(alias, content):
+    """It is not read again, also if the instance has ended in its first step."""
+    deploy(("p.bpmn", process(content, top='<message id="m" name="paid"/>')), using=alias)
+    given = {"when": datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC), "amount": Decimal("1.50"), "password": "x"}
+    returned = start("p", business_key="order 17", variables=given, user="anna", using=alias)
+    stored = ProcessInstance.objects.using(alias).get(pk=returned.pk)
+    for field in ProcessInstance._meta.concrete_fields:
+        assert getattr(returned, field.attname) == getattr(stored, field.attname), field.attname
+    assert (returned._state.db, returned._state.adding) == (alias, False)
+    assert (returned.end_time is None) is (content is CONTENT)
 
 
 @pytest.mark.every_database
