@@ -109,16 +109,17 @@ def _page(handler: JobFunction[..., Any], calls: Iterable[Call], before: int) ->
     own: list[Own] = []
     ids: list[UUID] = []
     encode, is_unique, is_encrypted = handler._encode, bool(handler.options.get("unique")), handler.encrypted
+    makes_options = handler.makes_options
     try:
         for call in calls:
             args, kwargs = split(call)
             encoded.append(encode(args, kwargs))
             if is_unique:
                 keys.append(unique.key_for(handler, args, kwargs))
-            if handler.makes_options:
+            if makes_options:
                 own.append(handler.made_of(args, kwargs))
     except InvalidJob as error:
-        done = own if handler.makes_options else keys if is_unique else encoded  # in the order above
+        done = own if makes_options else keys if is_unique else encoded  # in the order above
         number = before + 1 + len(done)
         raise InvalidJob(f"Call {number} of enqueue_many: {error}") from error
     if is_encrypted:

@@ -56,7 +56,7 @@ def async_handlers() -> Mapping[str, AsyncJobHandler]:
 
 def get_handler(name: str) -> JobHandler:
     """The handler of this name or alias. Raises :class:`~jobexec.exceptions.HandlerNotFound`."""
-    found = find_handler(name)
+    found = _handlers.get(name) or find_handler(name)  # without a second call for each job
     if found is None:
         raise HandlerNotFound(f"No handler {name!r} is registered in this process.")
     return found

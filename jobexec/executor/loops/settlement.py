@@ -67,11 +67,14 @@ class Settlement(Service):
         """Accept an outcome; returns at once, and nearly always without a lock."""
         self._buffer.append(outcome)
         # In this order: a settlement thread about to rest sets its flag first, and then looks at the buffer.
-        hurry = outcome.urgent and not self._hurries
-        if self._rests or (self._gathers and (len(self._buffer) >= _GROUP or hurry)):
+        if self._rests or (self._gathers and self._is_enough(outcome)):
             self._rests = self._gathers = False  # one notification is enough
             with self._changed:
                 self._changed.notify_all()
+
+    def _is_enough(self, outcome: Outcome) -> bool:
+        """Whether the thread need not gather any longer, now that this one has come."""
+        return len(self._buffer) >= _GROUP or (not self._hurries and outcome.urgent)
 
     def has_room(self, on_room: Callable[[], object]) -> bool:
         """Whether outcomes are written as fast as jobs end; if not, ``on_room`` is called once later."""
@@ -205,9 +208,11 @@ class Settlement(Service):
         deadline, soon = Deadline(self._within), Deadline(min(self._within, _SOON))
         while True:
             self._gathers = True
+            if not self._more_may_come():
+                break
             self._hurries = self._hurries or any(outcome.urgent for outcome in _copy(self._buffer))
             left = (soon if self._hurries else deadline).left
-            if not left or not self._more_may_come():
+            if not left:
                 break
             self._changed.wait(left)
         self._gathers = self._hurries = self._flushed = False

@@ -105,19 +105,21 @@ class Meters:
 
     def _count_ends(self, outcomes: Sequence[Outcome]) -> None:
         handler = category = tenant = None
-        counts: list[int] = []
+        counts, tiny = [0], 0
         for outcome in outcomes:
             if outcome.became is not None:
                 self._failed(outcome)
                 continue
             work, run = outcome.work, outcome.run
             if work.handler_type != handler or work.category != category or work.tenant_id != tenant:
+                counts[0] += tiny
                 handler, category, tenant = work.handler_type, work.category, work.tenant_id
-                counts = self._counts_of(handler, category, tenant)
+                counts, tiny = self._counts_of(handler, category, tenant), 0
             if run is None or run.duration < 0.001:
-                counts[0] += 1
+                tiny += 1
             else:
                 counts[min(int(run.duration * 1000).bit_length(), _LAST)] += 1
+        counts[0] += tiny
 
     def _counts_of(self, handler: str, category: str, tenant: str) -> list[int]:
         found = self._subjects.get((handler, category, tenant))
