@@ -38,7 +38,7 @@ class Command(BaseCommand):
             return
         try:
             plan = plan_of(options)
-            settings.DEBUG = False  # Django would keep the text of every query, which takes a tenth of a step's time
+            settings.DEBUG = False  # otherwise Django keeps the text of every query
             with self._progress(options["verbosity"]) as progress:
                 report = run_case(CASES[options["case"]], plan, force=options["force"], progress=progress)
         except (BenchError, JobExecError, ImproperlyConfigured, DatabaseError) as error:
