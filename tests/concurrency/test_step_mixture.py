@@ -222,8 +222,9 @@ def test_jobs_are_suspended_while_a_step_makes_and_removes_some(alias, how):
 
 
 @pytest.mark.gate
-@pytest.mark.databases("postgresql", "mariadb")
+@pytest.mark.databases("postgresql")
 def test_a_job_that_is_being_moved_when_its_token_goes_ends_when_it_runs(alias):
+    """The suspension is not committed, so the step does not see it; on MariaDB it waits for it."""
     root = mixed(alias).pk
     with held(alias) as inside:
         assert inside(lambda: suspend(process_instance_id=str(root), using=alias)) > 0

@@ -129,7 +129,7 @@ class Flush:
             **ended(self.using, row),
         )
         if row.id == self.origin.pk:
-            _take_over(self.using, self.origin, made)
+            _take_over(self.origin, made)
         return made
 
     def _write_tokens(self) -> None:
@@ -254,13 +254,14 @@ def stored(using: str, row: M) -> M:
     return row
 
 
-def _take_over(using: str, row: ProcessInstance, columns: Columns) -> None:
-    """A row gets columns as if it had been read after they were written."""
-    variables = columns["final_variables"]
-    read = {} if variables is None else {"final_variables": json.loads(json.dumps(variables, cls=DjangoJSONEncoder))}
-    for name, value in {**columns, **read}.items():
-        setattr(row, name, value)
-    stored(using, row)
+def _take_over(row: ProcessInstance, columns: Columns) -> None:
+    """The row of a new instance gets what its first step has decided, as if it had been read after it was written."""
+    row.key, row.start_time, row.state = columns["key"], columns["start_time"], columns["state"]
+    row.end_time, row.end_element = columns["end_time"], columns["end_element"]
+    row.delete_reason, row.removal_time = columns["delete_reason"], columns.get("removal_time")
+    if columns["final_variables"] is not None:
+        row.final_variables = json.loads(json.dumps(columns["final_variables"], cls=DjangoJSONEncoder))
+    row._state.adding = False
 
 
 def _columns(row: Model) -> Columns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
@@ -33,6 +34,8 @@ class Command(BaseCommand):
         add_options(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if getattr(self, "_called_from_command_line", False):
+            gc.freeze()  # as runjobexecutor does
         if options["node_line"] is not None:
             serve(options["node_line"])
             return
