@@ -18,7 +18,8 @@ def parallel(moves: Moves, token: Token, node: Node) -> None:
     moves.wait(token, State.JOINED)
     scope = moves.place_around(token)
     # Looking at all tokens for each that arrives would make a fork of n branches cost n².
-    missing = moves.missing.get((scope.id, node.id), len(incoming) - moves.rows.count_joined(scope, node.id) + 1) - 1
+    known = moves.missing.get((scope.id, node.id))
+    missing = len(incoming) - moves.rows.count_joined(scope, node.id) if known is None else known - 1
     moves.missing[scope.id, node.id] = missing
     if missing > 0:
         return
