@@ -52,5 +52,6 @@ install_tools() {
 make_venv() {
     local venv="$work/$1" python="$2"
     shift 2
-    "$python" -m venv "$venv" && "$venv/bin/pip" install -qq "$@"
+    # What is not imported need not be compiled.
+    "$python" -m venv "$venv" && "$venv/bin/pip" install -qq --no-compile "$@"
 }
