@@ -77,12 +77,14 @@ def by_handler(term: str, names: Collection[str]) -> Q:
 class HandlerSearch(TableAdmin):
     """A list that also finds rows by the short names of their handlers."""
 
+    handler_condition = staticmethod(by_handler)
+
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         found, several = super().get_search_results(request, queryset, search_term)
         term = search_term.strip()
-        of_handlers = by_handler(term, handlers_named(term, queryset.db)) if term else None
+        of_handlers = self.handler_condition(term, handlers_named(term, queryset.db)) if term else None
         return (found if of_handlers is None else found | queryset.filter(of_handlers)), several
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -21,6 +21,7 @@ from ..common.actions import Action, Outcome
 from ..common.base import TableAdmin
 from ..common.forms import LiftForm
 from ..common.permissions import OperationPermissions
+from ..common.search import HandlerSearch
 from ..common.tenancy import is_restricted
 from .add_suspension import AddSuspension
 
@@ -59,18 +60,25 @@ class Lift(Action):
 
 
 @admin.register(Suspension)
-class SuspensionAdmin(OperationPermissions, AddSuspension):
+class SuspensionAdmin(OperationPermissions, AddSuspension, HandlerSearch):
     """Suspended process instances, process definitions, job definitions and tenants, and single jobs with dates."""
 
     list_display = ("scope", "what", "standing", "begins", "ends", "include_jobs", "create_time")
     list_display_links = ("what",)
     list_filter = ("scope",)
     search_fields = ("value__startswith",)
+    search_help_text = gettext_lazy(
+        "The beginning of an id, or of the full or short name of a job definition (charge_card)."
+    )
     ordering = ("-id",)
     actions = (Lift(),)
     audit_name = "audit_name"
 
     tenant_column = "value"
+
+    @staticmethod
+    def handler_condition(term: str, names: Collection[str]) -> Q:
+        return Q(scope=SuspensionScope.JOB_DEFINITION, value__in=names)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Suspension]:
         rows: QuerySet[Suspension] = super().get_queryset(request)

@@ -123,10 +123,13 @@ def sentence(entry: AuditLog) -> str:
     return f"{verb}: {change}" if change else verb
 
 
-def interventions(row: Any) -> QuerySet[AuditLog]:
-    """Operators' changes to a job, in any table, alone or among others; or to a resource or another row with a UUID."""
+def interventions(row: Any, *also: str) -> QuerySet[AuditLog]:
+    """Operators' changes to a job, in any table, alone or among others; or to a resource or another row with a UUID.
+
+    ``also`` are the ids of other rows of the same table.
+    """
     entries = AuditLog.objects.using(row._state.db)
-    alone = entries.filter(object_id=str(row.pk))
+    alone = entries.filter(object_id__in={str(row.pk), *also})
     if isinstance(row, Resource):  # known by a name, which others may have, too; that of a refused change is ''
         alone = alone.filter(object_type__in=("resource", ""))
     if isinstance(row, AbstractJob):

@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from jobexec.conf import get_settings
 from jobexec.models import AbstractJob, AuditLog, BreakerState, Incident, JobLog, LogState, Resource
 
 from ..common import display
@@ -63,7 +64,10 @@ def story_of(job: AbstractJob, log: QuerySet[JobLog] | None, log_url: str, *, au
 
 
 def story_of_breaker(page: TableAdmin, request: HttpRequest, row: Resource) -> Story | None:
-    """When its breaker was open, and what operators did to the resource; None for users who may see neither."""
+    """When its breaker was open, and what operators did to the resource; None for users who may see neither.
+
+    What they did to the entry of RESOURCES that covers it (``customer:*``) concerns it, too.
+    """
     incidents, audit = page.other(Incident, request), page.other(AuditLog, request)
     events, links = list[Event](), list[SafeString]()
     if incidents is not None:
@@ -73,7 +77,10 @@ def story_of_breaker(page: TableAdmin, request: HttpRequest, row: Resource) -> S
         query = {"resource": row.pk, "state__exact": IncidentStateFilter.ALL}
         links.append(display.link(incidents.list_url(), _("All incidents"), **query))
     if audit is not None:
-        events += (_done_by(entry, audit.page_url(entry.pk)) for entry in interventions(row))
+        covering = get_settings().resources.covering(row.name) or row.name
+        for entry in interventions(row, covering):
+            about = () if entry.object_id == row.pk else (entry.object_id,)
+            events.append(_done_by(entry, audit.page_url(entry.pk), *about))
         links.append(display.link(audit.list_url(), _("Audit log"), q=row.pk))
     events.sort(key=lambda event: event.moment, reverse=True)
     return Story(events[:SHOWN], tuple(links)) if links else None
@@ -113,5 +120,5 @@ def _facts(entry: JobLog) -> Iterable[str]:
         yield _("retries left: %(retries)d") % {"retries": entry.retries}
 
 
-def _done_by(entry: AuditLog, url: str = "") -> Event:
-    return Event(entry.timestamp, who(entry), (sentence(entry),), url=url)
+def _done_by(entry: AuditLog, url: str = "", *facts: str) -> Event:
+    return Event(entry.timestamp, who(entry), (*facts, sentence(entry)), url=url)

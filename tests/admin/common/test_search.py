@@ -7,10 +7,20 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 
-from jobexec import clock, job
+from jobexec import clock, job, operations
 from jobexec.admin.common import search as searching
 from jobexec.handlers.registry import isolated
-from jobexec.models import DeadLetterJob, FailureGroup, Incident, Job, JobDefinition, JobLog, Schedule, TaskResult
+from jobexec.models import (
+    DeadLetterJob,
+    FailureGroup,
+    Incident,
+    Job,
+    JobDefinition,
+    JobLog,
+    Schedule,
+    Suspension,
+    TaskResult,
+)
 from jobexec.operations.sql.argument_index import has_index, with_argument
 
 from .. import data
@@ -65,6 +75,22 @@ def test_tables_of_handlers_are_searched_by_the_short_name_like_jobs(admin, make
         assert found(admin, table, "shop.jobs.") == {row.pk, other.pk}
         assert found(admin, table, "jobs.pack") == set()
         assert found(admin, table, "") == {row.pk, other.pk}
+
+
+def test_suspensions_of_definitions_are_found_by_the_short_name(admin):
+    with isolated():
+
+        @job(name="shop.jobs.pack")
+        def pack():
+            pass
+
+        operations.suspend(job_definition_id="shop.jobs.pack")
+        operations.suspend(job_definition_id="shop.jobs.repack")
+        operations.suspend(tenant_id="packers")
+        definition, other, tenant = Suspension.objects.order_by("pk")
+        assert found(admin, Suspension, "pack") == {definition.pk, tenant.pk}
+        assert found(admin, Suspension, "shop.jobs.") == {definition.pk, other.pk}
+        assert found(admin, Suspension, "") == {definition.pk, other.pk, tenant.pk}
 
 
 def test_other_terms_find_what_they_found_before(admin):

@@ -197,6 +197,17 @@ def test_the_timeline_shows_the_breaker_and_the_operators(admin):
     assert list(incidents.context["cl"].result_list) == [now, before]
 
 
+@pytest.mark.usefixtures("stopped_time")
+def test_the_timeline_shows_changes_to_the_entry_that_covers_the_resource(admin):
+    row, pattern, other = (data.resource(name=name) for name in ("customer:17", PATTERN, "customer:1"))
+    for changed, limit in ((pattern, "7"), (row, "8"), (other, "9")):
+        admin.act(Resource, "set_limits", [changed], limit=limit, rate="")
+    assert told(admin.get(page_url(row))) == [
+        ("admin", f"set resource limits: limit {display.NONE} → 8"),
+        ("admin", PATTERN, f"set resource limits: limit {display.NONE} → 7"),
+    ]
+
+
 def test_a_timeline_without_events_says_so(admin):
     assert "Nothing yet." in admin.get(page_url(data.resource())).content.decode()
 
