@@ -20,13 +20,20 @@ _BUILD = "import sys; from setuptools.build_meta import prepare_metadata_for_bui
 
 @pytest.fixture(scope="module")
 def metadata(tmp_path_factory):
-    """The metadata as the build backend writes it, read as strictly as PyPI reads it."""
-    if find_spec("setuptools") is None:
-        pytest.skip("setuptools is not installed (extra test)")
-    source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("made")
+    return built(copied(tmp_path_factory.mktemp("source")), tmp_path_factory.mktemp("made"))
+
+
+def copied(source):
     for name in NEEDED:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes((ROOT / name).read_bytes())
+    return source
+
+
+def built(source, made):
+    """The metadata as the build backend writes it, read as strictly as PyPI reads it."""
+    if find_spec("setuptools") is None:
+        pytest.skip("setuptools is not installed (extra test)")
     command = [sys.executable, "-W", "error", "-c", _BUILD, str(made)]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -49,7 +56,7 @@ def test_the_classifiers_name_the_versions_that_the_gate_runs(metadata):
 
 
 def test_the_license_and_its_files(metadata):
-    assert metadata.license_expression == "MIT"
+    assert metadata.license_expression == "MIT AND LicenseRef-bpmn.io"
     assert [each for each in metadata.classifiers if each.startswith("License ::")] == []  # the expression says it
     assert metadata.license_files == PROJECT["license-files"]
 
@@ -67,6 +74,35 @@ def test_the_description_is_the_readme(metadata):
     assert metadata.description_content_type == "text/markdown"
     assert metadata.description.strip() == README.strip()
     assert len(metadata.summary) < 512 and "\n" not in metadata.summary
+
+
+def test_a_release_knows_the_address_of_the_repository(tmp_path_factory):
+    source = copied(tmp_path_factory.mktemp("source"))
+    addressed = [sys.executable, str(ROOT / ".ci" / "address.py"), str(source)]
+    subprocess.run([*addressed, "https://example.org/shop/jobexec/"], check=True, timeout=60)
+    metadata = built(source, tmp_path_factory.mktemp("made"))
+    assert metadata.project_urls == {
+        "Source": "https://example.org/shop/jobexec",
+        "Documentation": "https://example.org/shop/jobexec/blob/HEAD/docs/index.md",
+        "Changelog": "https://example.org/shop/jobexec/blob/HEAD/CHANGELOG.md",
+        "Issues": "https://example.org/shop/jobexec/issues",
+    }
+    text = metadata.description
+    assert "![The dashboard" in text
+    assert "](https://example.org/shop/jobexec/raw/HEAD/docs/images/admin/dashboard-light.png)" in text
+    assert "](https://example.org/shop/jobexec/blob/HEAD/docs/how-to/install.md#choose-extras)" in text
+    assert [link for link in re.findall(r"]\(([^)]*)\)", text) if not link.startswith("https://")] == []
+    assert text.replace("https://example.org/shop/jobexec/raw/HEAD/", "").replace(
+        "https://example.org/shop/jobexec/blob/HEAD/", ""
+    ).strip() == README.strip()
+
+
+@pytest.mark.parametrize("address", ["example.org/jobexec", "https://example.org", 'https://example.org/"', ""])
+def test_what_is_no_address_is_refused(tmp_path, address):
+    command = [sys.executable, str(ROOT / ".ci" / "address.py"), str(copied(tmp_path)), address]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1 and f"not {address!r}" in done.stderr
+    assert (tmp_path / "README.md").read_text() == README
 
 
 def test_the_readme_needs_no_more_than_a_renderer_of_markdown():
