@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -26,6 +27,8 @@ class Chunk:
         #: The batch that runs now, and its start by the monotonic clock.
         self.current: Batch | None = None
         self.since = self.began = clock.monotonic()
+        #: The CPU time of its thread at the beginning, in seconds; to be made by that thread.
+        self.cpu = time.thread_time()
         #: How many batches its thread has started.
         self.begun = 0
         self._lock = threading.Lock()

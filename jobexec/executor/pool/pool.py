@@ -67,7 +67,6 @@ class Pool(Service):
             admission = AsyncAdmission(async_worker, async_size, threads)
         self._queue = WorkQueue(threads, self.capacity, shares, admission)
         self._changed = self._queue.changed
-        self._watched = False
         self._workers: list[threading.Thread] = []
 
     # Called by acquirers.
@@ -289,7 +288,7 @@ class Pool(Service):
                 if fresh:
                     fresh, idle_since = False, clock.monotonic()
                 self._wait()
-            if not self._watched and queue.to_be_watched:
+            if not queue.watched and queue.to_be_watched:
                 self._changed.notify()  # the thread that watched until now has work itself
         if not fresh and clock.monotonic() - idle_since >= _DOUBT_AFTER:
             doubt_connections()
@@ -297,12 +296,13 @@ class Pool(Service):
 
     def _wait(self) -> None:
         """Wait for a notification, or until it is time to check for held up batches, which one thread does."""
-        if not self._watched and self._queue.to_be_watched:
-            self._watched = True
+        queue = self._queue
+        if not queue.watched and queue.to_be_watched:
+            queue.watched = True
             try:
                 self._changed.wait(STALL)
             finally:
-                self._watched = False
+                queue.watched = False
         elif not self._changed.wait(_IDLE_SECONDS):
             rest_connections_outside(self._changed)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from jobexec import clock
@@ -10,6 +11,7 @@ from jobexec.operations.values.acquired_job import AcquiredJob
 
 from .async_admission import AsyncAdmission
 from .chunk import Chunk
+from .contention import Contention
 from .fair_queue import Batch, FairQueue, runs_alone
 from .throughput import Throughput
 
@@ -32,12 +34,15 @@ class WorkQueue:
         self.threads = threads
         self.changed = threading.Condition()
         self.throughput = Throughput(threads)
+        self.contention = Contention(threads)
         self.fair_queue = FairQueue(threads, capacity, shares, self.throughput)
         self.admission = admission
         self.lone: Batch | None = None  # waits until nothing else runs, or runs
         self.active: list[Chunk] = []
         self.stuck: list[Chunk] = []
         self.staff = 0
+        #: Whether an idle thread looks for batches that are held up.
+        self.watched = False
         self.closed = True
         #: How many jobs have left their threads since the process started, whatever their outcome.
         self.done = 0
@@ -209,7 +214,7 @@ class WorkQueue:
 
     def _choose(self, fresh: bool) -> Chunk | None:
         if self.lone is None:
-            if not fresh and self._enough():
+            if self._enough(fresh):
                 return None
             if held_up := self._take_over():  # first: it has waited longer than the queue
                 return held_up
@@ -226,11 +231,12 @@ class WorkQueue:
         """How many batches a thread takes: few enough to leave some to other threads, unless the jobs are tiny."""
         return max(1, min(self.throughput.chunk(), self.fair_queue.queued // 2))
 
-    def _enough(self) -> bool:
+    def _enough(self, fresh: bool) -> bool:
         """Whether enough threads are working and making progress, so that one more would not help."""
-        busy = len(self.active)
-        going_on = clock.monotonic() - self._taken_at < STALL
-        return bool(busy) and going_on and busy >= self.throughput.threads_for(self.fair_queue.queued)
+        busy, most = len(self.active), self.contention.most
+        if not fresh:
+            most = min(most, self.throughput.threads_for(self.fair_queue.queued))
+        return 0 < most <= busy and clock.monotonic() - self._taken_at < STALL
 
     def _take_over(self) -> Chunk | None:
         """Take half of the batches that wait behind a long job."""
@@ -242,11 +248,11 @@ class WorkQueue:
                 self.fair_queue.done(chunk.share, 0)  # its thread has just gone on
         return None
 
-    def _call_threads(self) -> None:
-        """Wake up as many threads as are useful, and one to watch them."""
-        if self.fair_queue.queued:
-            wanted = self.throughput.threads_for(self.fair_queue.queued) - len(self.active)
-            self.changed.notify(max(0, wanted) + 1)
+    def _call_threads(self, going_on: int = 0) -> None:
+        """Wake up as many threads as are useful beside ``going_on``, and one to watch them if none does."""
+        if queued := self.fair_queue.queued:
+            useful = min(self.contention.most, self.throughput.threads_for(queued))
+            self.changed.notify(max(0, useful - len(self.active) - going_on) + (not self.watched))
 
     def _lone_waits(self) -> list[Batch]:
         """The batch that waits to run alone, if there is one."""
@@ -266,8 +272,10 @@ class WorkQueue:
                 self.staff += 1
         else:
             self.active.remove(chunk)
-            self.throughput.note(chunk.begun, clock.monotonic() - chunk.began)
-            self._leave(chunk.share, chunk.jobs, lone=chunk.lone)
+            now = clock.monotonic()
+            self.throughput.note(chunk.begun, now - chunk.began)
+            self.contention.note(chunk.begun, time.thread_time() - chunk.cpu, now)
+            self._leave(chunk.share, chunk.jobs, lone=chunk.lone, going_on=1)
         if self.closed:
             self.changed.notify_all()
         return replaced
@@ -306,8 +314,8 @@ class WorkQueue:
         self.changed.notify_all()
         return waiting
 
-    def _leave(self, share: str, jobs: int, lone: bool) -> None:
-        """Free the places of these jobs and their thread."""
+    def _leave(self, share: str, jobs: int, lone: bool, going_on: int = 0) -> None:
+        """Free the places of these jobs and their thread; ``going_on``: 1 if that looks for others itself."""
         self.fair_queue.done(share, jobs)
         if lone:  # also when it is stuck: the others would wait for ever, and its own row has been settled
             self.lone = None
@@ -315,7 +323,7 @@ class WorkQueue:
             self.changed.notify_all()
         if self.fair_queue.waits_for_a_turn():
             self.changed.notify()
-        self._call_threads()
+        self._call_threads(going_on)
 
     def with_room(self) -> list[OnRoom]:
         """The callbacks of refused acquisitions whose part of the queue is now half empty."""

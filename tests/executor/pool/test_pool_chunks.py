@@ -90,9 +90,37 @@ def test_jobs_that_are_not_tiny_go_one_by_one(bench):
     assert chunk.batches() == [long]
 
 
+class OneIsEnough:
+    """The interpreter is busy with one thread."""
+
+    most = 1
+
+    def note(self, jobs, cpu, now):
+        pass
+
+
+def test_no_more_threads_are_busy_than_the_interpreter_bears(bench, monkeypatch):
+    b = bench(threads=4, seconds=0.02)
+    b.pool._queue.contention = OneIsEnough()
+    busy, run = [], b.pool._run
+
+    def watched(batch):
+        busy.append(len(b.pool._queue.active))
+        run(batch)
+
+    monkeypatch.setattr(b.pool, "_run", watched)
+    monkeypatch.setattr(work_queue, "STALL", 2 * TIMEOUT)
+    b.submit(*b.quick(50))
+    until(lambda: len(b.ended) == 50, SOON)
+    assert set(busy) == {1}
+
+
+@pytest.mark.parametrize("enough", [False, True], ids=["all threads", "one is enough"])
 @pytest.mark.parametrize("count", [2, 3, 5])
-def test_a_job_that_takes_long_holds_nobody_up_as_long_as_a_thread_is_idle(bench, count):
+def test_a_job_that_takes_long_holds_nobody_up_as_long_as_a_thread_is_idle(bench, count, enough):
     b = bench(threads=count)
+    if enough:
+        b.pool._queue.contention = OneIsEnough()
     long = [b.batch() for _ in range(count - 1)]
     rest = b.quick(30)
     # Each long one stands before others, so that each of the threads that took over has one of them in its way again.
