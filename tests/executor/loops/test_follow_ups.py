@@ -10,6 +10,7 @@ from django.db import DatabaseError, transaction
 
 from jobexec import signals
 from jobexec.executor.loops import follow_ups
+from jobexec.executor.loops.acquisition import JobAcquisition
 from jobexec.executor.loops.follow_ups import FollowUps
 from jobexec.handlers.context import current_job
 from jobexec.models import BlockedJob, ExclusiveLock, Job, JobLog, SuspendedJob, TimerJob
@@ -425,17 +426,22 @@ class TestWhatDoesNotStay:
 
 class TestManyAtOnce:
     @every_database
-    def test_the_first_ones_stay(self, alias, node, handle, enqueued):
+    @pytest.mark.parametrize("looks", [False, True])
+    def test_the_first_ones_stay(self, alias, node, handle, enqueued, monkeypatch, looks):
+        """Of four threads one runs the parent, and one is left to what the acquisition finds if it looks just now."""
         child = handle(enqueued.seen.append, name="tests.many", database=alias)
         rows = []
 
         def do():
-            rows.extend(child.enqueue_many([(number,) for number in range(20)]))
+            with monkeypatch.context() as patch:  # it may look at any time, also by chance
+                patch.setattr(JobAcquisition, "expects_jobs", looks)
+                rows.extend(child.enqueue_many([(number,) for number in range(20)]))
 
         enqueued.do = do
         node(THREADS=4).run("parent")
         assert sorted(enqueued.seen) == list(range(20))
-        assert [row.lock_owner is not None for row in rows] == [True] * 3 + [False] * 17
+        stay = 2 if looks else 3
+        assert [row.lock_owner is not None for row in rows] == [True] * stay + [False] * (20 - stay)
 
     def test_page_by_page(self, alias, node, handle, enqueued, monkeypatch):
         monkeypatch.setattr("jobexec.handlers.many.PAGE", 200)
