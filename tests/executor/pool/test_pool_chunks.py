@@ -102,17 +102,15 @@ class OneIsEnough:
 def test_no_more_threads_are_busy_than_the_interpreter_bears(bench, monkeypatch):
     b = bench(threads=4, seconds=0.02)
     b.pool._queue.contention = OneIsEnough()
-    busy, run = [], b.pool._run
-
-    def watched(batch):
-        busy.append(len(b.pool._queue.active))
-        run(batch)
-
-    monkeypatch.setattr(b.pool, "_run", watched)
     monkeypatch.setattr(work_queue, "STALL", 2 * TIMEOUT)
-    b.submit(*b.quick(50))
-    until(lambda: len(b.ended) == 50, SOON)
-    assert set(busy) == {1}
+    batches = [b.batch() for _ in range(4)]
+    b.submit(*batches)
+    for number, batch in enumerate(batches, 1):
+        until(lambda: len(b.began) >= number and len(b.pool._changed._waiters) == 3, SOON)  # noqa: B023
+        assert b.began == batches[:number]
+        b.pool._queue.throughput.seconds = 0.02  # what has ended is not tiny
+        b.let_go(batch)
+    until(lambda: b.pool.empty)
 
 
 @pytest.mark.parametrize("enough", [False, True], ids=["all threads", "one is enough"])
