@@ -15,7 +15,8 @@ Fixtures may use `alias` too. The tiers are in `tests/support/suite/tiers.py`.
 
 import gc
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -29,7 +30,7 @@ from tests.support.suite import budget, databases, order, run, templates, tiers
 pytest_plugins = ["tests.support.suite.leaks"]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-ASKED = pytest.StashKey[Iterable[str]]()
+REQUESTED = pytest.StashKey[frozenset[Path]]()
 STRATEGIES = ("skip_locked", "optimistic", "global_lock")
 
 # A busy machine is no failure. A failure must be reported before the test's timeout: while Hypothesis shrinks an
@@ -49,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # background processes ignore Ctrl-C; the tests cover the usual case.
     for number in SIGNALS:
         signal.signal(number, signal.default_int_handler)
-    config.stash[ASKED] = list(config.args)
+    config.stash[REQUESTED] = tiers.files(config.args)
     if hasattr(config, "workerinput"):
         order.read_in_turn(config)
     elif budget.is_whole(config):
@@ -63,8 +64,9 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    items.sort(key=lambda item: item.path)  # the processes read the files in different orders
-    left = order.leave(items, lambda item: tiers.current().runs(item, config.stash[ASKED]))
+    items.sort(key=lambda item: str(item.path))  # the processes read the files in different orders
+    tier, requested = tiers.current(), config.stash[REQUESTED]
+    left = order.leave(items, lambda item: tier.runs(item, requested))
     config.hook.pytest_deselected(items=left)
     if hasattr(config, "workeroutput"):
         config.workeroutput["left"] = len(left)

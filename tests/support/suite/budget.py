@@ -59,7 +59,8 @@ class Budget:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         minutes, seconds = divmod(round(self._seconds), 60)
         later = [tier.command for tier in tiers.TIERS.values() if len(tier.leaves) < len(self._tier.leaves)]
-        left = f", {self._left} tests left to {' and '.join(later)}" if self._left else ""
+        counted = self._left and not self._tier.only  # a tier of some folders does not read the others
+        left = f", {self._left} tests left to {' and '.join(later)}" if counted else ""
         terminalreporter.section(f"tier {self._tier.name}: {minutes} min {seconds} s{left}", sep="-")
         if self._too_long:
             terminalreporter.line(self._too_long, red=True)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.suite import tiers
+
 _TESTS = Path(__file__).resolve().parents[2]
 
 
@@ -14,11 +16,13 @@ def read_in_turn(config: pytest.Config) -> None:
     """Make the processes of pytest-xdist start reading the tests at different files.
 
     In a fresh checkout, pytest compiles each test file that it reads, which takes longer than everything else before
-    the first test. This way each process compiles its part and finds the other parts compiled.
+    the first test. This way each process compiles its part and finds the other parts compiled. Files without a test of
+    the tier are not read.
     """
     sys.dont_write_bytecode = False
     if [Path(path).resolve() for path in config.args] == [_TESTS]:
-        files = sorted(str(path) for path in _TESTS.rglob("test_*.py"))
+        tier = tiers.current()
+        files = sorted(str(path) for path in _TESTS.rglob("test_*.py") if tier.reads(path))
         number = int(config.workerinput["workerid"].removeprefix("gw"))  # type: ignore[attr-defined]
         start = number * len(files) // config.workerinput["workercount"]  # type: ignore[attr-defined]
         config.args = files[start:] + files[:start]
@@ -38,8 +42,9 @@ def slow_first(items: list[pytest.Item]) -> None:
 
     With `--dist worksteal`, each process starts with an equal, contiguous part of the list.
     """
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    quick = [item for item in items if not item.get_closest_marker("slow")]
+    slow, quick = [], []
+    for item in items:
+        (slow if item.get_closest_marker("slow") else quick).append(item)
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
     count = len(items)
     items.clear()

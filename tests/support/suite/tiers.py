@@ -9,7 +9,7 @@ on each of the tier's databases if it is marked `every_database`. The gate treat
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,9 +58,9 @@ class Tier:
     def databases_for(self, test: pytest.Item, possible: Iterable[str], every: bool) -> list[str]:
         """Return those of these databases on which a test runs; `every`: the test names its databases itself."""
         found = [name for name in NAMES if name in possible]
-        if self.slow_once and not NAMED and test.get_closest_marker("slow") and _folder(test) != "plans":
+        if self.slow_once and not NAMED and test.get_closest_marker("slow") and _folder(test.path) != "plans":
             return [name for name in ["postgresql", *found] if name in found][:1]
-        if NAMED or every or self.everywhere is None or _folder(test) in self.everywhere:
+        if NAMED or every or self.everywhere is None or _folder(test.path) in self.everywhere:
             return found
         if self.only:
             main = ["postgresql"] if test.get_closest_marker("smoke") else []
@@ -76,17 +76,22 @@ class Tier:
             return False
         return str(test.path.relative_to(_TESTS)).startswith(self.portable)
 
-    def runs(self, test: pytest.Item, arguments: Iterable[str]) -> bool:
-        """Whether the test belongs to this tier or was requested by the name of its file."""
-        if any(Path(argument.partition("::")[0]).resolve() == test.path for argument in arguments):
+    def runs(self, test: pytest.Item, requested: Container[Path]) -> bool:
+        """Whether the test belongs to this tier or is in one of the requested files."""
+        if test.path in requested:
             return True
-        if any(test.get_closest_marker(marker) for marker in self.leaves):
+        markers = {marker.name for marker in test.iter_markers()}
+        if not self.leaves.isdisjoint(markers):
             return False
-        return not self.only or _folder(test) in self.only or test.get_closest_marker("smoke") is not None
+        return not self.only or _folder(test.path) in self.only or "smoke" in markers
+
+    def reads(self, file: Path) -> bool:
+        """Whether a file of tests may have some of this tier."""
+        return not self.only or _folder(file) in self.only or "mark.smoke" in file.read_text()
 
 
-def _folder(test: pytest.Item) -> str:
-    return test.path.relative_to(_TESTS).parts[0]
+def _folder(file: Path) -> str:
+    return file.relative_to(_TESTS).parts[0]
 
 
 _TIERS = (
@@ -130,6 +135,11 @@ def current() -> Tier:
     if name not in TIERS:
         raise RuntimeError(f"JOBEXEC_TEST_TIER: unknown tier {name!r}; known are {', '.join(TIERS)}")
     return TIERS[name]
+
+
+def files(arguments: Iterable[str]) -> frozenset[Path]:
+    """Return the paths that these arguments of pytest name."""
+    return frozenset(Path(argument.partition("::")[0]).resolve() for argument in arguments)
 
 
 def some(cases: Iterable[Any], each: int, later: str = "gate") -> list[Any]:

@@ -13,7 +13,7 @@ EVERY, SLOW, SMOKE = pytest.mark.every_database, pytest.mark.slow, pytest.mark.s
 def a_test(path, *marks):
     """As much of a test as is asked here."""
     found = {mark.name: mark for mark in marks}
-    return SimpleNamespace(path=tiers._TESTS / path, get_closest_marker=found.get)
+    return SimpleNamespace(path=tiers._TESTS / path, get_closest_marker=found.get, iter_markers=lambda: iter(marks))
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,19 @@ def test_who_names_the_databases_has_every_test_on_them(monkeypatch):
 )
 def test_what_a_marker_leaves_to_a_later_tier(marks, expected):
     test = a_test("executor/test_x.py", *marks)
-    assert {name for name, tier in TIERS.items() if tier.runs(test, [])} == expected
+    assert {name for name, tier in TIERS.items() if tier.runs(test, frozenset())} == expected
 
 
 def test_a_test_that_is_named_by_its_file_runs_in_any_tier():
     test = a_test("chaos/test_chaos.py", SLOW)
-    assert TIERS["quick"].runs(test, ["tests/chaos/test_chaos.py::test_x"])
-    assert not TIERS["quick"].runs(test, ["tests/chaos"])
+    assert TIERS["quick"].runs(test, tiers.files(["tests/chaos/test_chaos.py::test_x"]))
+    assert not TIERS["quick"].runs(test, tiers.files(["tests/chaos"]))
+
+
+@pytest.mark.parametrize(("tier", "count"), [("quick", 3), ("compat", 2)])
+def test_a_file_without_a_test_of_the_tier_is_not_read(tier, count):
+    files = ["unit/suite/test_tiers.py", "process/test_signals.py", "chaos/test_chaos.py"]
+    assert [file for file in files if TIERS[tier].reads(tiers._TESTS / file)] == files[:count]
 
 
 def test_an_unknown_tier_is_refused(monkeypatch):
