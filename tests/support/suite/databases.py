@@ -16,6 +16,8 @@ JOBEXEC_TEST_DATABASES   use only these, for all tests: sqlite,postgresql,mariad
 JOBEXEC_TEST_REQUIRE     fail if one of these cannot be reached
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sqlite3
@@ -24,14 +26,15 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
-
-import pytest
 
 from demo_project import postgresql_server
 from tests.support.machines import servers
 from tests.support.suite import run, tiers
+
+if TYPE_CHECKING:
+    import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 CONNECTION_KEYS = ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS")
@@ -66,7 +69,8 @@ def settings() -> dict[str, dict[str, Any]]:
     if inherited:
         return _with_mysql_driver(json.loads(inherited))
     if "pytest" not in sys.modules:
-        return {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+        options = {"transaction_mode": "IMMEDIATE"}
+        return {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:", "OPTIONS": options}}
     default = _sqlite()
     _look_for({"sqlite": lambda: default, "postgresql": _postgresql, "mariadb": _mariadb})
     found = {database.alias: database.settings for database in covered.values()}

@@ -8,13 +8,17 @@ A test belongs to every tier unless a marker leaves it to a later one: `slow`, `
 on each of the tier's databases if it is marked `every_database`. The gate treats the folders `SQL` as marked.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
+# Not for the processes that tests start: their settings import this module.
+if TYPE_CHECKING:
+    import pytest
 
 _TESTS = Path(__file__).resolve().parents[2]
 
@@ -144,10 +148,14 @@ def files(arguments: Iterable[str]) -> frozenset[Path]:
 
 def some(cases: Iterable[Any], each: int, later: str = "gate") -> list[Any]:
     """Return parameters: the first and then one in `each` as they are, the others marked with the tier `later`."""
+    import pytest
+
     return [_marked(case, getattr(pytest.mark, later)) if at % each else case for at, case in enumerate(cases)]
 
 
 def _marked(case: Any, mark: Any) -> Any:
+    import pytest
+
     if isinstance(case, type(pytest.param())):
         return pytest.param(*case.values, marks=[*case.marks, mark], id=case.id)
     return pytest.param(*case if isinstance(case, tuple) else (case,), marks=mark)
