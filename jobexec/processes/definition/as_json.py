@@ -40,17 +40,21 @@ def shape(process: Process) -> str:
 
 def _object(part: Any) -> dict[str, Any]:
     found = {}
-    for field in dataclasses.fields(part):
-        value = getattr(part, field.name)
-        if field.compare and value != _default(field):
-            found[field.name] = _encoded(value)
+    for name, default in _defaults(type(part)):
+        value = getattr(part, name)
+        if value is not default and value != default:
+            found[name] = _encoded(value)
     return found
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
+@cache
+def _defaults(part: Any) -> list[tuple[str, Any]]:
+    """The fields of a class, with their defaults; each start of a flow asks, for each of its parts."""
+    return [
+        (field.name, field.default if field.default_factory is dataclasses.MISSING else field.default_factory())
+        for field in dataclasses.fields(part)
+        if field.compare
+    ]
 
 
 def _encoded(value: Any) -> Any:
