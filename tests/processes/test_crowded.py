@@ -1,5 +1,7 @@
 """Steps of instances with many tokens load those that they are about, and the others only when they need them."""
 
+from uuid import UUID
+
 import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
@@ -124,6 +126,36 @@ def test_a_step_sends_as_many_statements_for_any_number_of_branches(alias):
         executor.run_acquired([acquired], [])
     of_executions = [query["sql"] for query in captured if "jobexec_processes_execution" in query["sql"]]
     assert len(of_executions) <= 5, of_executions
+
+
+def test_what_was_too_much_is_read_again_after_some_steps(alias, monkeypatch):
+    """The instance has nine tokens, one less after each step."""
+    looks, read = [], load.read
+
+    def looked(*args):
+        rows = read(*args)
+        looks.append("many" if rows is None else "few")
+        return rows
+
+    monkeypatch.setattr(load, "read", looked)
+    monkeypatch.setattr(load, "_STEPS", 2)
+    instance = start_flow(alias, fork(end=True), {})
+    found = []
+    for _ in range(BRANCHES):
+        run_one(alias)
+        found.append(looks.copy())
+        looks.clear()
+    assert ended(instance)
+    assert found == [["many"], [], [], ["many"], [], [], ["few"], ["few"], ["few"]]
+    assert instance.pk not in load._crowded
+
+
+def test_no_more_hierarchies_are_kept_in_mind_than_so_many(monkeypatch):
+    monkeypatch.setattr(load, "_KEPT", 2)
+    monkeypatch.setattr(load, "_crowded", {})
+    for number in range(3):
+        load._remember(UUID(int=number))
+    assert load._crowded == {UUID(int=2): load._STEPS}
 
 
 CALLS = """

@@ -39,8 +39,9 @@ def shape(process: Process) -> str:
 
 
 def _object(part: Any) -> dict[str, Any]:
+    kind: Any = type(part)
     found = {}
-    for name, default in _defaults(type(part)):
+    for name, default in _defaults(kind):
         value = getattr(part, name)
         if value is not default and value != default:
             found[name] = _encoded(value)

@@ -24,6 +24,10 @@ from .read import CALLED, Rows, Seen, as_seen, count_joined, current, read, read
 
 #: Tokens and variables up to which the hierarchies of a step are loaded whole.
 FEW = (50, 200)
+#: Steps of a hierarchy that had more, until this process looks again whether it still has; and such hierarchies that it
+#: keeps in mind, with the steps that are left: what is found to be too much has been read for nothing.
+_STEPS, _KEPT = 50, 1_000
+_crowded: dict[UUID, int] = {}
 _SUBSCRIBED = frozenset({Trigger.MESSAGE, Trigger.SIGNAL})
 
 
@@ -77,15 +81,34 @@ def load_all(
     """As :func:`load`, for several hierarchies, by the ids of their topmost instances."""
     seen = current if reads_snapshots(using) else as_seen
     few = None not in places.values()
-    most = tuple(number * len(origins) for number in FEW) if few else (None, None)
-    found = read(using, list(origins), seen, *most)
-    if found is not None:
-        return {root: Tokens(*_whole(using, origins[root], each, seen)) for root, each in found.items()}
-    if len(origins) > 1:
+    crowded = [root for root in origins if few and _is_crowded(root)]
+    whole = [root for root in origins if root not in crowded]
+    most = tuple(number * len(whole) for number in FEW) if few else (None, None)
+    found = read(using, whole, seen, *most) if whole else {}
+    if found is None and len(whole) > 1:
         return {root: load(using, origin, places[root]) for root, origin in origins.items()}
-    ((root, origin),) = origins.items()
-    around = _around(using, origin, places[root] or (), seen)
-    return {root: Tokens(*around, others=_Others(using, origin, seen))}
+    if found is None:
+        _remember(*whole)
+        crowded, found = [*crowded, *whole], {}
+    loaded = {root: Tokens(*_whole(using, origins[root], each, seen)) for root, each in found.items()}
+    for root in crowded:
+        around = _around(using, origins[root], places[root] or (), seen)
+        loaded[root] = Tokens(*around, others=_Others(using, origins[root], seen))
+    return {root: loaded[root] for root in origins}
+
+
+def _is_crowded(root: UUID) -> bool:
+    """Whether a hierarchy had many tokens when this process looked last, if that is not too many steps ago."""
+    left = _crowded.pop(root, 0)
+    if left > 1:
+        _crowded[root] = left - 1
+    return left > 0
+
+
+def _remember(root: UUID) -> None:
+    if len(_crowded) >= _KEPT:
+        _crowded.clear()
+    _crowded[root] = _STEPS
 
 
 def load_unlocked(using: str, root: UUID, token: UUID) -> Tokens | None:
