@@ -54,8 +54,8 @@ def test_child_processes_use_the_same_database(alias, as_default):
     assert (child.stdout, child.stderr) == ("from the parent Europe/Athens\n", "")
 
 
-def test_a_process_that_is_neither_starts_no_server():
-    """It does not import pytest either, which takes a tenth of the time in which an executor starts."""
+def test_a_process_outside_a_test_run_starts_no_server():
+    """Nor does it import pytest, which would take a tenth of an executor's start."""
     code = (
         "import django, sys; django.setup()\n"
         "from django.conf import settings\n"

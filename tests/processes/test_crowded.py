@@ -3,7 +3,7 @@
 from uuid import UUID
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from jobexec import job
@@ -128,6 +128,20 @@ def test_a_step_sends_as_many_statements_for_any_number_of_branches(alias):
     assert len(of_executions) <= 5, of_executions
 
 
+def test_those_that_are_known_to_be_crowded_do_not_keep_others_from_being_read_whole(alias):
+    small = parallel(function.s(1)).start(using=alias)
+    origins = {
+        instance.pk: instance for instance in (start_flow(alias, fork(), {}), small, start_flow(alias, fork(), {}))
+    }
+    places = {root: [Execution.objects.using(alias).filter(root_id=root).first().pk] for root in origins}
+    for _ in range(2):  # found to be too many together, then known
+        with transaction.atomic(alias):
+            loaded = load.load_all(alias, origins, places)
+        assert list(loaded) == list(origins)
+        assert [tokens._others is None for tokens in loaded.values()] == [False, True, False]
+    assert [load._crowded.get(root) for root in origins] == [load._STEPS - 1, None, load._STEPS - 1]
+
+
 def test_what_was_too_much_is_read_again_after_some_steps(alias, monkeypatch):
     """The instance has nine tokens, one less after each step."""
     looks, read = [], load.read
@@ -150,7 +164,7 @@ def test_what_was_too_much_is_read_again_after_some_steps(alias, monkeypatch):
     assert instance.pk not in load._crowded
 
 
-def test_no_more_hierarchies_are_kept_in_mind_than_so_many(monkeypatch):
+def test_only_so_many_hierarchies_are_remembered(monkeypatch):
     monkeypatch.setattr(load, "_KEPT", 2)
     monkeypatch.setattr(load, "_crowded", {})
     for number in range(3):

@@ -39,9 +39,8 @@ def shape(process: Process) -> str:
 
 
 def _object(part: Any) -> dict[str, Any]:
-    kind: Any = type(part)
     found = {}
-    for name, default in _defaults(kind):
+    for name, default in _defaults(type(part)):  # type: ignore[arg-type]
         value = getattr(part, name)
         if value is not default and value != default:
             found[name] = _encoded(value)
@@ -50,7 +49,7 @@ def _object(part: Any) -> dict[str, Any]:
 
 @cache
 def _defaults(part: Any) -> list[tuple[str, Any]]:
-    """The fields of a class, with their defaults; each start of a flow asks, for each of its parts."""
+    """The fields of a class and their defaults. They are needed for each part of a flow each time that one starts."""
     return [
         (field.name, field.default if field.default_factory is dataclasses.MISSING else field.default_factory())
         for field in dataclasses.fields(part)

@@ -24,8 +24,8 @@ from .read import CALLED, Rows, Seen, as_seen, count_joined, current, read, read
 
 #: Tokens and variables up to which the hierarchies of a step are loaded whole.
 FEW = (50, 200)
-#: Steps of a hierarchy that had more, until this process looks again whether it still has; and such hierarchies that it
-#: keeps in mind, with the steps that are left: what is found to be too much has been read for nothing.
+#: A step that finds more has read them in vain. So the process remembers such hierarchies, at most so many, by the ids
+#: of their topmost instances, and for how many steps it does not look again.
 _STEPS, _KEPT = 50, 1_000
 _crowded: dict[UUID, int] = {}
 _SUBSCRIBED = frozenset({Trigger.MESSAGE, Trigger.SIGNAL})
@@ -82,15 +82,17 @@ def load_all(
     seen = current if reads_snapshots(using) else as_seen
     few = None not in places.values()
     crowded = [root for root in origins if few and _is_crowded(root)]
-    whole = [root for root in origins if root not in crowded]
-    most = tuple(number * len(whole) for number in FEW) if few else (None, None)
-    found = read(using, whole, seen, *most) if whole else {}
-    if found is None and len(whole) > 1:
-        return {root: load(using, origin, places[root]) for root, origin in origins.items()}
-    if found is None:
-        _remember(*whole)
-        crowded, found = [*crowded, *whole], {}
-    loaded = {root: Tokens(*_whole(using, origins[root], each, seen)) for root, each in found.items()}
+    others = [root for root in origins if root not in crowded]
+    most = tuple(number * len(others) for number in FEW) if few else (None, None)
+    loaded: dict[UUID, Tokens] = {}
+    found = read(using, others, seen, *most) if others else {}
+    if found is not None:
+        loaded = {root: Tokens(*_whole(using, origins[root], each, seen)) for root, each in found.items()}
+    elif len(others) > 1:
+        loaded = {root: load(using, origins[root], places[root]) for root in others}
+    else:
+        _remember(*others)
+        crowded += others
     for root in crowded:
         around = _around(using, origins[root], places[root] or (), seen)
         loaded[root] = Tokens(*around, others=_Others(using, origins[root], seen))
@@ -98,7 +100,7 @@ def load_all(
 
 
 def _is_crowded(root: UUID) -> bool:
-    """Whether a hierarchy had many tokens when this process looked last, if that is not too many steps ago."""
+    """Whether the process remembers that a hierarchy has many tokens. Each call counts as a step."""
     left = _crowded.pop(root, 0)
     if left > 1:
         _crowded[root] = left - 1

@@ -255,7 +255,7 @@ def buttons(response: Any) -> set[str]:
     return set(re.findall(r'<button type="submit" name="action" value="(\w+)"', response.content.decode()))
 
 
-# Whoever has all other permissions may do more than look; the gate has every action with them.
+# A user who may only look has fewer permissions than the one in the next test, which runs for every action in the gate.
 @pytest.mark.parametrize(NAMES, some(PARAMETERS, 6, later="nightly"))
 def test_who_may_only_look_can_do_nothing(staff, table, action, permission, asks):
     row, client = a_row(table, action), staff()

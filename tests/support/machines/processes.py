@@ -119,7 +119,7 @@ class Process:
 def environment(alias: str | None, apps: Sequence[str] = (), **overrides: Any) -> dict[str, str]:
     """Return the environment of an executor on this test's database, with `tests.process.jobs` and `apps`.
 
-    The pages of the admin, which it never serves, are not imported: a seventh of the CPU time of its start.
+    It does not import the pages of the admin, which it never serves. They would take a seventh of its start.
     """
     if "INSTALLED_APPS" not in overrides:
         simple = {"django.contrib.admin": "django.contrib.admin.apps.SimpleAdminConfig"}

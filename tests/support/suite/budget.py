@@ -59,7 +59,7 @@ class Budget:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         minutes, seconds = divmod(round(self._seconds), 60)
         later = [tier.command for tier in tiers.TIERS.values() if len(tier.leaves) < len(self._tier.leaves)]
-        counted = self._left and not self._tier.only  # a tier of some folders does not read the others
+        counted = self._left and not self._tier.only  # a tier limited to folders does not read the other tests
         left = f", {self._left} tests left to {' and '.join(later)}" if counted else ""
         terminalreporter.section(f"tier {self._tier.name}: {minutes} min {seconds} s{left}", sep="-")
         if self._too_long:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# Not for the processes that tests start: their settings import this module.
+# The processes that tests start do without pytest, and their settings import this module.
 if TYPE_CHECKING:
     import pytest
 
