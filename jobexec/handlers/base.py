@@ -44,6 +44,30 @@ class SharedEnd:
     value: Any
 
 
+class RunGroup(Protocol):
+    """Runs of one handler in one transaction, one after the other, each of which has this as its ``context.group``.
+
+    All waits for others come before the first run. After an error in :meth:`undo` or :meth:`end`, everything is rolled
+    back, and each job runs alone.
+    """
+
+    def takes(self, arguments: Any) -> bool:
+        """Whether the job with these arguments runs in the group; the others run alone after it."""
+        ...
+
+    def undo(self) -> None:
+        """The present run has failed, and what it has written is undone. Its failure counts, and so do the others."""
+        ...
+
+    def end(self) -> None:
+        """Write what the runs have left to be written together."""
+        ...
+
+
+#: Begins a group in a transaction of a database; None if these jobs, with their arguments, have to run alone.
+BeginGroup: TypeAlias = "Callable[[str, Sequence[tuple[AcquiredJob, Any]]], RunGroup | None]"
+
+
 class JobHandler(Protocol):
     """Runs the jobs of one ``handler_type``.
 

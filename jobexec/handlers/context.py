@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jobexec.operations.values.acquired_job import AcquiredJob
     from jobexec.operations.values.messages import ReceivedMessage
 
-    from .base import SharedEnd
+    from .base import RunGroup, SharedEnd
     from .batch import JobBatch
 
 _current: ContextVar[JobContext] = ContextVar("jobexec_current_job")
@@ -57,6 +57,8 @@ class JobContext:
     timed_out: bool
     #: Whether the handler occupies a thread until it ends.
     holds_thread = True
+    #: The runs with which this one shares its transaction; None if it has one of its own.
+    group: RunGroup | None = None
 
     def __init__(self, work: AcquiredJob, host: Host, started_at: datetime | None = None) -> None:
         self.work = work

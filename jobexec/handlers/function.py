@@ -20,6 +20,7 @@ from jobexec.retry import RetryPlan
 
 from . import deferred, encrypted, many, results, unique
 from .arguments import Arguments
+from .base import BeginGroup
 from .calls import Call, JobCall
 from .context import JobContext
 from .keys import resource_of, wait_of
@@ -57,6 +58,8 @@ class JobFunction(Generic[P, R]):
     #: Whether its return values are kept (``keep_result``), and how long, if not for RESULT_TTL.
     keeps_result = False
     keep_for: timedelta | None = None
+    #: Makes several of its atomic jobs share a transaction.
+    begin_group: BeginGroup | None = None
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from .handlers.signals import DELIVER
 from .handlers.starting import start_instance
 from .handlers.stepping import proceed, proceed_beside, proceed_or_fail
 from .handlers.steps import is_last
+from .handlers.together import StepGroup, begin_steps
 from .operations.many import cancel_page
 from .store.incidents import RETRY
 from .store.items import gathered
@@ -37,10 +38,16 @@ def continue_token(context: JobContext, root: str, token: str) -> None:
         told = f"{type(error).__name__}: {error}"
         return JobFailed(event.token, event.job, told) if is_last(context, error) else None
 
-    if context.work.exclusive:  # no other job of the instance runs meanwhile
+    group = context.group
+    if isinstance(group, StepGroup):
+        group.take(UUID(root), event)
+    elif context.work.exclusive:  # no other job of the instance runs meanwhile
         proceed_or_fail(context.using, UUID(root), event, failed)
     else:
         proceed_beside(context.using, UUID(root), event, context.work.tenant_id, failed)
+
+
+continue_token.begin_group = begin_steps
 
 
 @job(name=TIMER, atomic=True)

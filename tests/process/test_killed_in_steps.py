@@ -68,3 +68,26 @@ def test_killed_here_an_instance_comes_to_the_same_end(alias, run, trace, tmp_pa
     assert check(using=alias) == []
     for model in (Execution, Variable, ExecutorNode, ExclusiveLock):
         assert not model.objects.using(alias).exists()
+
+
+@pytest.mark.databases("postgresql")
+@pytest.mark.parametrize(
+    ("place", "visit"), [("handler", "3"), ("end of a group", "1"), pytest.param("jobs of a group", "1", marks=NIGHTLY)]
+)
+def test_killed_while_several_jobs_share_a_transaction(alias, run, tmp_path, place, visit):
+    """Nothing of any of them is there, and each is done in the end, once."""
+    names = [f"{number}{letter}" for number in range(8) for letter in "ab"]
+    for first, second in zip(names[::2], names[1::2], strict=True):
+        flow = Flow("order")
+        flow.step(run_inside, second, after=flow.step(run_inside, first, name="a"), name="b")
+        flow.start(using=alias)
+    dying = {"TEST_DIES_AT": f"{place}:{visit}", "TEST_DIES_COUNT": str(tmp_path / "visits")}
+    for node, code in (("first", -signal.SIGKILL), ("second", 0)):
+        options = ("--node", node, "--until-empty", "--threads", "1")
+        executor = run(*options, apps=["tests.process.dying"], env=dying, **SHORT_LEASE)
+        assert executor.ended() == code, executor.text
+        assert check(using=alias) == []
+        assert Booking.objects.using(alias).count() == (0 if code else len(names))
+    assert sorted(Booking.objects.using(alias).values_list("visitor", flat=True)) == names
+    assert not ProcessInstance.objects.using(alias).exclude(state="completed").exists()
+    assert tables_of(alias) == {}

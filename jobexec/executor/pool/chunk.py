@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jobexec import clock
 
@@ -18,10 +18,12 @@ class Chunk:
     Its own lock keeps the thread off the pool's lock between two tiny jobs.
     """
 
-    def __init__(self, batches: Sequence[Batch], lone: bool = False) -> None:
+    def __init__(self, batches: Sequence[Batch], lone: bool = False, together: bool = False) -> None:
         self.share = batches[0][0].share
         #: No other job runs beside its only batch.
         self.lone = lone
+        #: Some of its batches may run together, in one transaction.
+        self.together = together
         #: How many jobs its thread is responsible for.
         self.jobs = sum(map(len, batches))
         #: The batch that runs now, and its start by the monotonic clock.
@@ -33,11 +35,14 @@ class Chunk:
         self.begun = 0
         self._lock = threading.Lock()
         self._waiting = deque(batches)
+        #: Those that run together with the current batch.
+        self.beside: list[Batch] = []
 
     def next(self) -> Batch | None:
         """Start the next batch; None at the end."""
         with self._lock:
             self.since = clock.monotonic()
+            self.beside = []
             if not self._waiting:
                 self.current = None
                 return None
@@ -45,10 +50,32 @@ class Chunk:
             self.current = batch = self._waiting.popleft()
             return batch
 
-    def leave(self) -> None:
-        """The running batch has ended; the next has not started."""
+    def more(self, fits: Callable[[Batch], bool]) -> list[Batch]:
+        """Start the next batches too, as long as they fit, to run them together with the current one."""
         with self._lock:
-            self.current = None
+            while self._waiting and fits(self._waiting[0]):
+                self.beside.append(self._waiting.popleft())
+            self.begun += len(self.beside)
+            return list(self.beside)
+
+    def give_back(self, batches: Sequence[Batch]) -> None:
+        """These have not run together with others: they are the next again."""
+        with self._lock:
+            self._waiting.extendleft(reversed(batches))
+            self.begun -= len(batches)
+            if any(each is self.current for each in batches):
+                self.current = None
+            self.beside = [batch for batch in self.beside if not any(each is batch for each in batches)]
+
+    def leave(self) -> list[Batch]:
+        """The running batches have ended; the next has not started. Returns those that have ended."""
+        with self._lock:
+            ended = self._running()
+            self.current, self.beside = None, []
+            return ended
+
+    def _running(self) -> list[Batch]:
+        return [*([self.current] if self.current else ()), *self.beside]
 
     def take_back(self, share: float = 1.0) -> list[Batch]:
         """Remove this share, rounded up, of the batches not started, from the end; returns them in order."""
@@ -59,9 +86,9 @@ class Chunk:
             return taken[::-1]
 
     def batches(self) -> list[Batch]:
-        """The batch that runs and those that wait."""
+        """The batches that run and those that wait."""
         with self._lock:
-            return [*([self.current] if self.current else ()), *self._waiting]
+            return [*self._running(), *self._waiting]
 
     def runs(self, job: object) -> bool:
         """Whether this job belongs to the running batch."""

@@ -21,6 +21,10 @@ def runs_alone(batch: Batch) -> bool:
     return False
 
 
+def _never(batch: Batch) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class _Share:
     """The load of one acquisition, counted in jobs; ``busy`` counts its threads.
@@ -52,6 +56,8 @@ class FairQueue:
     def __init__(self, threads: int, capacity: int, names: Sequence[str], throughput: Throughput | None = None) -> None:
         self._threads, self._capacity = threads, capacity
         self._throughput = throughput or Throughput(threads)
+        #: Whether a batch may run together with others that are such, in one transaction.
+        self.fits: Callable[[Batch], bool] = _never
         self._shares: dict[str, _Share] = {name: _Share() for name in names}
         count = max(1, len(names))
         self._kept = capacity // (2 * count) if count > 1 else 0
@@ -94,12 +100,20 @@ class FairQueue:
         share = self._of(name)
         return share.reserved + share.queued <= max(0, self._room(name) - self._threads) // 2
 
-    def next(self, most: int = 1) -> list[Batch]:
-        """The batches whose turn it is, up to ``most`` of one acquisition; a batch that runs alone comes alone."""
+    def next(self, most: int = 1, together: int | None = 0) -> list[Batch]:
+        """The batches whose turn it is, up to ``most`` of one acquisition; a batch that runs alone comes alone.
+
+        Of batches that fit together, up to ``together``; with None, those have to wait.
+        """
         for name, share in list(self._shares.items()):
             if share.queue and share.busy < self._most_busy:
+                if together is None and self.fits(share.queue[0]):
+                    continue
                 batch = share.queue.popleft()
                 batches = [batch]
+                if together is not None and together > 1 and self.fits(batch):
+                    while len(batches) < together and share.queue and self.fits(share.queue[0]):
+                        batches.append(share.queue.popleft())
                 while len(batches) < most and share.queue and not (runs_alone(batch) or runs_alone(share.queue[0])):
                     batches.append(share.queue.popleft())
                 jobs = sum(map(len, batches))

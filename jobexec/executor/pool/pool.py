@@ -60,6 +60,8 @@ class Pool(Service):
         self.threads, self.capacity = threads, threads + queue_size
         self._run, self._release = run, release
         self.on_idle: Callable[[], None] = _nothing
+        #: Runs a batch, and of its chunk those that fit together with it.
+        self.run_together: Callable[[Batch, Chunk], None] = lambda batch, chunk: self._run(batch)
         #: Called with batches that have ended and are no longer in hand; None if unused.
         self.on_left: Callable[[Sequence[Batch]], None] | None = None
         admission = None
@@ -91,6 +93,10 @@ class Pool(Service):
         if refused:
             self._release(refused)
         _call(waiting)
+
+    def let_together(self, fits: Callable[[Batch], bool], run: Callable[[Batch, Chunk], None]) -> None:
+        """Let ``run`` have the batches of a chunk that fit together."""
+        self._queue.fair_queue.fits, self.run_together = fits, run
 
     # Called for follow-ups.
 
@@ -267,13 +273,15 @@ class Pool(Service):
         while (chunk := self._take()) is not None:
             while (batch := chunk.next()) is not None:
                 try:
-                    self._run(batch)
+                    if chunk.together:
+                        self.run_together(batch, chunk)
+                    else:
+                        self._run(batch)
                 except BaseException:  # no worker dies of a project's logging filters or signal receivers
                     with suppress(Exception):
                         logger.exception("Running a batch of %d jobs failed", len(batch))
                 if self.on_left is not None:
-                    chunk.leave()
-                    self.on_left([batch])
+                    self.on_left(chunk.leave())
             if self._done(chunk):
                 return
 

@@ -18,6 +18,10 @@ from .throughput import Throughput
 #: A job that takes longer than this (seconds) is not tiny: other threads take over the batches waiting behind it.
 STALL = 0.005
 
+#: The most jobs of one transaction; how many threads run such at the same time; and how long (seconds) one of them may
+#: take and still count.
+_TOGETHER, _SHARING, _LONG = 32, 2, 0.25
+
 #: Called once, without the lock, when asking for places again is worthwhile.
 OnRoom = Callable[[], None]
 
@@ -218,11 +222,11 @@ class WorkQueue:
                 return None
             if held_up := self._take_over():  # first: it has waited longer than the queue
                 return held_up
-            batches = self.fair_queue.next(self._most())
+            batches = self.fair_queue.next(self._most(), self._together())
             if not batches:
                 return None
             if not runs_alone(batches[0]):
-                return Chunk(batches)
+                return Chunk(batches, together=len(batches) > 1 and self.fair_queue.fits(batches[0]))
             self.lone = batches[0]
         # It starts when everything else has ended, and nothing starts before it has ended.
         return None if self.active or self.async_jobs else Chunk([self.lone], lone=True)
@@ -230,6 +234,16 @@ class WorkQueue:
     def _most(self) -> int:
         """How many batches a thread takes: few enough to leave some to other threads, unless the jobs are tiny."""
         return max(1, min(self.throughput.chunk(), self.fair_queue.queued // 2))
+
+    def _together(self) -> int | None:
+        """How many batches that fit together a thread takes: more, because they share what a job alone costs.
+
+        None if enough threads run such now: more would only obstruct each other, with all their rows locked.
+        """
+        since = clock.monotonic() - _LONG
+        if sum(1 for chunk in self.active if chunk.together and chunk.since > since) >= _SHARING:
+            return None
+        return min(_TOGETHER, self.fair_queue.queued // 2)
 
     def _enough(self, fresh: bool) -> bool:
         """Whether enough threads are working and making progress, so that one more would not help."""
@@ -242,9 +256,13 @@ class WorkQueue:
         """Take half of the batches that wait behind a long job."""
         now = clock.monotonic()
         for chunk in self.active:
-            if chunk.waiting and now - chunk.since >= STALL and self.fair_queue.take_over(chunk.share):
+            if (
+                chunk.waiting
+                and now - chunk.since >= (_LONG if chunk.beside else STALL)
+                and self.fair_queue.take_over(chunk.share)
+            ):
                 if batches := chunk.take_back(0.5):
-                    return Chunk(batches)
+                    return Chunk(batches, together=chunk.together)
                 self.fair_queue.done(chunk.share, 0)  # its thread has just gone on
         return None
 

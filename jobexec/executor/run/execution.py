@@ -159,9 +159,9 @@ def execute(work: AcquiredJob, host: Host) -> Outcome:
         run_handler(handler, work, host, outcome, started_at)
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: no job may end the thread
         if not caught(outcome, error, handler, host.shutting_down):
-            _clean_up()
+            clean_up()
             return outcome
-    open_on = _clean_up()
+    open_on = clean_up()
     if open_on and not (outcome.counted or outcome.timed_out) and outcome.failure is None:
         # Its work was rolled back: completing the job would lose it.
         message = f"The handler left a transaction open on {', '.join(open_on)}; it was rolled back."
@@ -243,7 +243,7 @@ def run_handler(
         raise LockLost()
     context = JobContext(work, host, started_at)
     if not work.atomic:
-        return _call(handler, context, arguments, host, outcome)
+        return call_handler(handler, context, arguments, host, outcome)
     started_at, start = context.started_at, clock.monotonic()
 
     def committed() -> None:
@@ -252,7 +252,7 @@ def run_handler(
     with transaction.atomic(using=work.using), _watching_connection(outcome):
         # Registered before any hook of the handler, so that it runs first: errors in their hooks come after the commit.
         transaction.on_commit(committed, using=work.using)
-        result = _call(handler, context, arguments, host, outcome)
+        result = call_handler(handler, context, arguments, host, outcome)
         outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
         if not complete_alone(outcome, outcome.run):
             raise LockLost()
@@ -274,7 +274,8 @@ def _watching_connection(outcome: Outcome) -> Iterator[None]:
         raise
 
 
-def _call(handler: JobHandler, context: JobContext, arguments: Any, host: Runner, outcome: Outcome) -> Any:
+def call_handler(handler: JobHandler, context: JobContext, arguments: Any, host: Runner, outcome: Outcome) -> Any:
+    """Call the handler within the middleware. Returns what it returns, raises what it raises."""
     # A fresh context: no job sees the time zone, language and context variables of another.
     fresh = contextvars.Context()
     process = begin_call(handler, context, host, outcome, fresh.run)
@@ -376,7 +377,7 @@ def fail_after_run(outcome: Outcome, error: Exception) -> None:
             _log(outcome, outcome.run)
 
 
-def _clean_up() -> list[str]:
+def clean_up() -> list[str]:
     """Reset the thread: no open transaction, no event loop, no recorded queries. Never raises.
 
     Returns the databases on which a transaction was open and has been rolled back.

@@ -92,6 +92,8 @@ class AcquiredJob:
     followers: Followers | None = None
     #: Whether its run has ended, and keeps no more jobs.
     ended: bool = False
+    #: Whether it was found that its run cannot share a transaction with others.
+    alone: bool = False
 
     def held(self) -> QuerySet[Job]:
         """The row, as long as this acquisition holds it."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -41,33 +42,54 @@ def step(rows: Tokens, event: Input, environment: Environment) -> Changes:
 
 
 def step_with_all(rows: Tokens, events: Iterable[Input], environment: Environment) -> Changes:
-    """As :func:`step`, for events that come one after the other; it is accepted if one of them is.
-
-    Inclusive joins are asked once, after the last event.
-    """
-    moves = Moves(rows, environment)
-    try:
-        if not _occur(moves, events):
-            return Changes(accepted=False)
-        while joins.settle(moves):
-            _run(moves)
-    except BpmnError as error:  # thrown where no token waits for an operator: by a modification, for example
-        root = next(row for row in rows.instances_at_hand if row.parent is None)
-        raise UncaughtError(moves.process(root).key, f"Nothing catches the error {error}.") from error
-    return rows.collect()
-
-
-def _occur(moves: Moves, events: Iterable[Input]) -> bool:
-    """Whether one of the events is accepted."""
-    accepted = False
+    """As :func:`step`, for events that come one after the other; it is accepted if one of them is."""
+    steps = Steps(rows, environment)
     for event in events:
+        steps.occur(event)
+    return steps.end()
+
+
+class Steps:
+    """Events that come one after the other, before what has changed is collected.
+
+    Raises what :func:`step` raises; the rows are then of no use any more.
+    """
+
+    def __init__(self, rows: Tokens, environment: Environment) -> None:
+        self._rows, self._moves = rows, Moves(rows, environment)
+        self._accepted = False
+
+    def occur(self, event: Input, environment: Environment | None = None) -> None:
+        """Move the tokens as an event says. From now on, ``environment`` is the one that is asked."""
+        moves = self._moves
+        if environment is not None:
+            moves.environment = environment
         begin: Callable[[Moves, Any], bool] = _BEGIN[type(event)]
         moves.skip_listeners = isinstance(event, Cancelled | Modified) and event.skip_listeners
-        if begin(moves, event):
-            accepted = True
-            moves.start_counting()
-            _run(moves)
-    return accepted
+        with self._caught():
+            if begin(moves, event):
+                self._accepted = True
+                moves.start_counting()
+                _run(moves)
+
+    def end(self) -> Changes:
+        """Collect what has changed. Inclusive joins are asked now, once."""
+        if not self._accepted:
+            return Changes(accepted=False)
+        with self._caught():
+            while joins.settle(self._moves):
+                _run(self._moves)
+        return self._rows.collect()
+
+    @contextmanager
+    def _caught(self) -> Iterator[None]:
+        """An error that is thrown where no token waits for an operator: by a modification, for example."""
+        try:
+            yield
+        except BpmnError as error:
+            root = next(row for row in self._rows.instances_at_hand if row.parent is None)
+            message = f"Nothing catches the error {error}."
+            raise UncaughtError(self._moves.process(root).key, message) from error
 
 
 def _run(moves: Moves) -> None:

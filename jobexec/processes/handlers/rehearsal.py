@@ -9,6 +9,7 @@ handler changes, the job is rolled back and runs again, and spends no retry.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -63,7 +64,9 @@ def rehearse(using: str, tenant: str, tokens: Tokens, event: Input) -> Done | No
     return environment.done
 
 
-class _Rehearsal(StepEnvironment):
+class Recording(StepEnvironment):
+    """The environment of a step whose first call is noted, so that :class:`Replay` can take it again."""
+
     done: Done | None = None
     failed = False
 
@@ -76,13 +79,25 @@ class _Rehearsal(StepEnvironment):
         return self.ids[-1]
 
     def call(self, call: HandlerCall) -> Any:
+        if self.done is not None:
+            return super().call(call)
         place = (call.scope.execution_id, call.node.id, dict(call.scope), call.changed, tuple(self.ids))
         self.failed = True
         try:
-            self.done = Done(*place, result=super().call(call))
+            result = super().call(call)
+            self.done = Done(*place, result=result)
         except BpmnError as error:
             self.done = Done(*place, error=error)
+            self.failed = False
+            raise
         self.failed = False
+        return result
+
+
+class _Rehearsal(Recording):
+    def call(self, call: HandlerCall) -> Any:
+        with suppress(BpmnError):
+            super().call(call)
         raise _Enough
 
     def notify(self, notice: Notice) -> None:

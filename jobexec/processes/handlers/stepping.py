@@ -182,8 +182,8 @@ def proceed_together(using: str, ends: Sequence[tuple[AcquiredJob, End]]) -> set
             environment = StepEnvironment(using, origins[root].tenant_id)
             changes = step_with_all(tokens, _events(tokens, theirs[root]), environment)
             if changes.accepted:
-                steps.append(_Step(origins[root], tokens, changes))
-        _write(using, steps)
+                steps.append(Step(origins[root], tokens, changes))
+        write(using, steps)
     except NOT_KEPT as error:
         raise not_kept(error) from error
     return {work.id for work, end in ends if end.root in busy}
@@ -195,7 +195,9 @@ def _events(tokens: Tokens, ends: Sequence[End]) -> Iterator[inputs.Input]:
         yield end.event
 
 
-class _Step(NamedTuple):
+class Step(NamedTuple):
+    """What a step has changed, before it is written."""
+
     origin: ProcessInstance
     tokens: Tokens
     changes: Changes
@@ -209,11 +211,12 @@ def _take(
     changes = step(tokens, event, environment)
     if not changes.accepted:
         return None
-    _write(using, [_Step(origin, tokens, changes)])
+    write(using, [Step(origin, tokens, changes)])
     return changes
 
 
-def _write(using: str, steps: Sequence[_Step]) -> None:
+def write(using: str, steps: Sequence[Step]) -> None:
+    """Write steps of hierarchies that are locked, with their jobs."""
     now, statement = clock.now(using), Statement(using)
     for origin, tokens, changes in steps:
         check_step(tokens, changes)

@@ -49,6 +49,32 @@ def test_of_nothing_nothing_is_taken_back():
     assert chunk.jobs == 1
 
 
+def test_batches_that_fit_run_beside_the_first():
+    batches = [batch() for _ in range(5)]
+    chunk = Chunk(batches, together=True)
+    chunk.next()
+    assert chunk.more(lambda each: each is not batches[3]) == batches[1:3]
+    assert (chunk.begun, chunk.waiting_jobs, chunk.batches()) == (3, 2, batches)
+    assert chunk.leave() == batches[:3]
+    assert chunk.leave() == []
+    assert chunk.next() is batches[3]
+    assert chunk.more(lambda each: False) == []
+    assert chunk.leave() == [batches[3]]
+
+
+def test_those_that_have_not_run_are_the_next():
+    """Also if the first of them has not; the others have left."""
+    batches = [batch() for _ in range(4)]
+    chunk = Chunk(batches, together=True)
+    chunk.next()
+    chunk.more(lambda each: each is not batches[3])
+    chunk.give_back([batches[0], batches[2]])
+    assert chunk.leave() == [batches[1]]
+    assert (chunk.begun, chunk.jobs) == (1, 4)
+    assert [chunk.next() for _ in range(4)] == [batches[0], batches[2], batches[3], None]
+    assert chunk.begun == 4
+
+
 def test_a_thief_and_the_owner_never_get_the_same_batch_and_lose_none():
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -42,6 +42,23 @@ def test_one_engine_has_everything():
     assert run(shares, 4) == ["a"] * 4
 
 
+def test_batches_that_fit_together_come_together():
+    """As far as they follow each other; with None, they have to wait, and what comes after them, too."""
+    shares = FairQueue(4, 20, ["a", "b"])
+    one, two, three, other = (batch("a") for _ in range(4))
+    shares.fits = lambda each: each in (one, two, three) and each is not other
+    assert shares.reserve("a", 4) == 4
+    shares.submit("a", [one, two, three, other], 4)
+    elsewhere = batch("b")
+    shares.reserve("b", 1)
+    shares.submit("b", [elsewhere], 1)
+    assert shares.next(together=None) == [elsewhere]
+    assert shares.next(together=2) == [one, two]
+    assert shares.next(together=5) == [three]
+    assert shares.next(together=None) == [other]
+    assert shares.queued == 0
+
+
 def test_an_engine_that_asks_first_leaves_a_part_to_the_other():
     shares = FairQueue(4, 20, ["a", "b"])
     assert fill(shares, "a", 100) == 15

@@ -228,9 +228,9 @@ def test_what_runs_alone_shares_a_chunk_with_nobody(bench, monkeypatch):
     made = []
 
     class Seen(Chunk):
-        def __init__(self, batches, lone=False):
+        def __init__(self, batches, lone=False, **options):
             made.append((lone, list(batches)))
-            super().__init__(batches, lone)
+            super().__init__(batches, lone, **options)
 
     monkeypatch.setattr(work_queue, "Chunk", Seen)
     b = bench(threads=2)
@@ -241,6 +241,43 @@ def test_what_runs_alone_shares_a_chunk_with_nobody(bench, monkeypatch):
     alone = [chunk for lone, chunk in made if lone]
     assert len(alone) == 20 and all(len(chunk) == 1 for chunk in alone)
     assert not any(job.lost_runs > 1 for lone, chunk in made for batch in chunk for job in batch if not lone)
+
+
+# Batches that fit together.
+
+
+def test_two_threads_at_a_time_have_several_that_fit_together(bench, monkeypatch):
+    """A third one takes some only if one of the two is held up."""
+    monkeypatch.setattr(work_queue, "_LONG", 2 * TIMEOUT)
+    b, ran = bench(threads=4, seconds=0.01), []
+
+    def run(batch, chunk):
+        beside = chunk.more(lambda each: True)
+        ran.append([batch, *beside])
+        b.run(batch)
+        b.ended += beside
+
+    b.pool.let_together(lambda batch: True, run)
+    batches = [b.batch() for _ in range(20)]
+    b.submit(*batches)
+    until(lambda: len(ran) == 2)
+    assert [len(each) for each in ran] == [10, 5]
+    assert b.pool.load() == {"busy_threads": 2, "stuck_threads": 0, "queued_jobs": 5}
+    monkeypatch.setattr(work_queue, "_LONG", 0.0)
+    until(lambda: len(b.began) > 2, SOON)
+    b.let_go(*batches)
+    until(lambda: len(b.ended) == 20, SOON)
+    assert sorted(map(id, b.ended)) == sorted(map(id, batches))
+
+
+def test_who_has_left_is_told_with_those_beside(bench):
+    b, left = bench(threads=1), []
+    b.pool.on_left = left.extend
+    b.pool.let_together(lambda batch: True, lambda batch, chunk: chunk.give_back(chunk.more(lambda each: True)[1:]))
+    batches = b.quick(8)
+    b.submit(*batches)
+    until(lambda: len(left) == 8, SOON)
+    assert sorted(map(id, left)) == sorted(map(id, batches))
 
 
 # Siblings that wait for a commit.

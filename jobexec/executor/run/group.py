@@ -1,0 +1,154 @@
+"""Runs several jobs of one handler in one transaction (:class:`~jobexec.handlers.base.RunGroup`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+
+from jobexec import clock
+from jobexec.encryption import may_be_sealed
+from jobexec.exceptions import LockLost
+from jobexec.handlers.base import BeginGroup, JobHandler, RunGroup
+from jobexec.handlers.context import JobContext
+from jobexec.handlers.registry import get_handler
+from jobexec.operations.settle.complete import complete_or_lose
+from jobexec.operations.sql.savepoint import savepoint
+from jobexec.operations.values.acquired_job import AcquiredJob
+
+from ...runtime.connections import prepare_connections
+from .execution import (
+    Host,
+    call_handler,
+    caught,
+    check_may_begin,
+    clean_up,
+    ended,
+    execute_batch,
+    hand_on,
+    with_followers,
+)
+from .outcomes import Outcome
+
+logger = logging.getLogger("jobexec.execution")
+
+#: Seconds after which a group begins no other job: those that have ended wait for the commit.
+_LONGEST = 0.05
+
+Batch = list[AcquiredJob]
+
+
+def execute_group(batches: Sequence[Batch], host: Host) -> list[Batch]:
+    """Run single jobs of one handler in one transaction; never raises. Returns the batches that have not run.
+
+    Those marked as ``alone`` cannot share a transaction: with their handler, or because something has gone wrong that
+    concerns the whole transaction; all of it was then rolled back.
+    """
+    batches = list(batches)
+    handler = get_handler(batches[0][0].handler_type)
+    begin: BeginGroup | None = getattr(handler, "begin_group", None)
+    able = [batch for batch in batches if begin is not None and _is_able(batch[0], handler, host)]
+    group = _Group(handler, host)
+    try:
+        if begin is not None and len(able) > 1:
+            prepare_connections()
+            group.run(begin, [batch[0] for batch in able])
+    except BaseException as error:  # each job will meet it alone, if it has caused it
+        if not group.committed:
+            logger.debug("%d jobs run alone and not in one transaction: %s", len(able), error)
+            group.outcomes, group.late = [], []
+    clean_up()
+    ran = {id(outcome.work): outcome for outcome in group.outcomes}
+    late = {id(work) for work in group.late}
+    left = []
+    for batch in batches:
+        work = batch[0]
+        if id(work) in ran:
+            _leave(ran[id(work)], batch, host)
+        else:
+            work.alone = id(work) not in late
+            left.append(batch)
+    return left
+
+
+def _is_able(work: AcquiredJob, handler: JobHandler, host: Host) -> bool:
+    """Whether a job may start, and its arguments can be read without another look at the database."""
+    text = work.configuration
+    return work.handler_type == handler.name and text is not None and not may_be_sealed(text) and host.may_start(work)
+
+
+def _leave(outcome: Outcome, batch: Batch, host: Host) -> None:
+    """Settle a job that has run, and run its follow-ups that have joined its batch."""
+    outcome.work.ended = True  # see execute_batch()
+    joined = with_followers(batch, batch, host)[1:] if outcome.work.followers is not None else []
+    hand_on(outcome, [], host)
+    if joined:
+        execute_batch(joined, host)
+
+
+class _Group:
+    """The outcomes of one transaction."""
+
+    def __init__(self, handler: JobHandler, host: Host) -> None:
+        self._handler, self._host = handler, host
+        self.outcomes: list[Outcome] = []
+        #: Jobs that can share another transaction: this one has taken long enough.
+        self.late: list[AcquiredJob] = []
+        self.committed = False
+
+    def run(self, begin: BeginGroup, works: Sequence[AcquiredJob]) -> None:
+        """Raises an error if the transaction was rolled back, or after the commit."""
+        using = works[0].using
+        jobs = [(work, self._handler.read(work.arguments())) for work in works]
+        with transaction.atomic(using=using):
+            transaction.on_commit(self._note_commit, using=using)
+            group = begin(using, jobs)
+            if group is None:
+                return
+            deadline = clock.monotonic() + _LONGEST
+            for work, arguments in jobs:
+                if clock.monotonic() >= deadline and self.outcomes:
+                    self.late.append(work)
+                elif group.takes(arguments):
+                    self._run_one(group, work, arguments)
+            group.end()
+            done = [(each.work, each.run) for each in self.outcomes if each.failure is None and each.run is not None]
+            if done and complete_or_lose(using, done):
+                raise LockLost()
+
+    def _note_commit(self) -> None:
+        self.committed = True
+        for outcome in self.outcomes:
+            outcome.counted = outcome.failure is None
+
+    def _run_one(self, group: RunGroup, work: AcquiredJob, arguments: Any) -> None:
+        started_at, start = clock.now(work.using), clock.monotonic()
+        outcome = Outcome(work)
+        context = JobContext(work, self._host, started_at)
+        context.group = group
+        error: BaseException | None = None
+        with savepoint(work.using) as point:
+            try:
+                check_may_begin(work, started_at)
+                call_handler(self._handler, context, arguments, self._host, outcome)
+            except BaseException as raised:  # see execute()
+                error = raised
+        if error is None:
+            point.wrap_hooks(lambda hook: partial(_call_hook, hook, outcome, self._handler))
+        else:
+            point.undo()
+            group.undo()
+            if not caught(outcome, error, self._handler, self._host.shutting_down):
+                return  # it could not begin
+        self.outcomes.append(ended(outcome, self._host, started_at, start))
+
+
+def _call_hook(hook: Callable[[], object], outcome: Outcome, handler: JobHandler) -> None:
+    """Report an error of a hook on the commit for its own job, and let the hooks of others run."""
+    try:
+        hook()
+    except Exception as error:
+        caught(outcome, error, handler)
