@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from uuid import UUID
 
 from django.db import connections
@@ -87,15 +87,18 @@ def load_all(
     loaded: dict[UUID, Tokens] = {}
     found = read(using, others, seen, *most) if others else {}
     if found is not None:
-        loaded = {root: Tokens(*_whole(using, origins[root], each, seen)) for root, each in found.items()}
+        whole = {root: _whole(using, origins[root], each, seen) for root, each in found.items()}
+        loaded = {root: Tokens(*each) for root, each in _loaded(using, whole, seen).items()}
     elif len(others) > 1:
         loaded = {root: load(using, origins[root], places[root]) for root in others}
     else:
         _remember(*others)
         crowded += others
-    for root in crowded:
-        around = _around(using, origins[root], places[root] or (), seen)
-        loaded[root] = Tokens(*around, others=_Others(using, origins[root], seen))
+    if crowded:
+        around = read_around(using, {root: places[root] or () for root in crowded}, seen)
+        some = {root: _around(using, origins[root], places[root] or (), each, seen) for root, each in around.items()}
+        for root, each in _loaded(using, some, seen).items():
+            loaded[root] = Tokens(*each, others=_Others(using, origins[root], seen))
     return {root: loaded[root] for root in origins}
 
 
@@ -121,7 +124,9 @@ def load_unlocked(using: str, root: UUID, token: UUID) -> Tokens | None:
     origin = unlocked(using, root)
     if origin is None:
         return None
-    found = Tokens(*_around(using, origin, [token], as_seen), others=_Unlocked())
+    around = read_around(using, {root: [token]}, as_seen)
+    some = {root: _around(using, origin, [token], around[root], as_seen)}
+    found = Tokens(*_loaded(using, some, as_seen)[root], others=_Unlocked())
     return found if found.has_at_hand(token) else None
 
 
@@ -132,9 +137,11 @@ class _Others:
         self.using, self.origin, self.seen = using, origin, seen
 
     def load(self) -> Loaded:
-        found = read(self.using, [self.origin.pk], self.seen)
+        root = self.origin.pk
+        found = read(self.using, [root], self.seen)
         assert found is not None
-        return _whole(self.using, self.origin, found[self.origin.pk], self.seen)
+        whole = _whole(self.using, self.origin, found[root], self.seen)
+        return _loaded(self.using, {root: whole}, self.seen)[root]
 
     def count_joined(self, scope: UUID, element: str, known: Collection[UUID]) -> int:
         if at_once(self.using):
@@ -168,40 +175,64 @@ class _Unlocked:
     load = count_joined = is_empty = size_of_variables = _refuse
 
 
-def _whole(using: str, origin: ProcessInstance, found: Rows, seen: Seen) -> Loaded:
+class _Part(NamedTuple):
+    """Rows of a hierarchy, before its subscriptions are loaded: those of ``owners``, with None all of them."""
+
+    instances: list[ProcessInstance]
+    rows: Rows
+    owners: Collection[UUID] | None = None
+
+
+def _whole(using: str, origin: ProcessInstance, found: Rows, seen: Seen) -> _Part:
     if all(token[CALLED] is None for token in found.tokens):
-        return _loaded(using, [origin], found, seen)
+        return _Part([origin], found)
     running = ProcessInstance.objects.using(using).filter(root_id=origin.pk, state__in=RUNNING)
-    return _loaded(using, list(seen(running.order_by("pk"))), found, seen)
+    return _Part(list(seen(running.order_by("pk"))), found)
 
 
-def _around(using: str, origin: ProcessInstance, places: Collection[UUID], seen: Seen) -> Loaded:
+def _around(using: str, origin: ProcessInstance, places: Collection[UUID], found: Rows, seen: Seen) -> _Part:
     """Tokens or instances, and the scopes around them up to the topmost instance, with the variables of all these."""
-    found = read_around(using, origin.pk, places, seen)
     tokens = {token[0] for token in found.tokens}
     ids = {origin.pk, *places, *(token[1] for token in found.tokens)} - tokens
     instances = [origin]
     if len(ids) > 1:
         running = ProcessInstance.objects.using(using).filter(pk__in=ids, state__in=RUNNING)
         instances = list(seen(running.order_by("pk")))
-    return _loaded(using, instances, found, seen, owners=ids | tokens)
+    return _Part(instances, found, ids | tokens)
 
 
-def _loaded(
-    using: str, instances: list[ProcessInstance], found: Rows, seen: Seen, owners: Collection[UUID] | None = None
-) -> Loaded:
-    """``owners`` are those whose subscriptions are loaded, if not all."""
+def _loaded(using: str, parts: Mapping[UUID, _Part], seen: Seen) -> dict[UUID, Loaded]:
+    """The rows of parts that are all whole, or all not, by the ids of their topmost instances."""
+    subscriptions = _subscriptions(using, parts, seen)
+    return {root: _values(part, subscriptions.get(root, ())) for root, part in parts.items()}
+
+
+def _subscriptions(using: str, parts: Mapping[UUID, _Part], seen: Seen) -> dict[UUID, list[EventSubscription]]:
+    found: dict[UUID, list[EventSubscription]] = {
+        root: [] for root, part in parts.items() if any(_subscribes(using, row) for row in part.instances)
+    }
+    if found:
+        owners = [parts[root].owners for root in found]
+        queried = EventSubscription.objects.using(using).filter(root_id__in=found).order_by("pk")
+        if None not in owners:
+            queried = queried.filter(owner_id__in={id for some in owners for id in some or ()})
+        for row in seen(queried):
+            assert row.root_id is not None
+            found[row.root_id].append(row)
+    return found
+
+
+def _subscribes(using: str, row: ProcessInstance) -> bool:
+    return not definitions.process(using, row.definition_id).awaits.isdisjoint(_SUBSCRIBED)
+
+
+def _values(part: _Part, subscriptions: Iterable[EventSubscription]) -> Loaded:
     variables: dict[UUID, dict[str, Any]] = {}
-    for scope, name, value in found.variables:
+    for scope, name, value in part.rows.variables:
         variables.setdefault(scope, {})[name] = value
-    subscriptions: Iterable[EventSubscription] = ()
-    processes = [definitions.process(using, row.definition_id) for row in instances]
-    if not all(process.awaits.isdisjoint(_SUBSCRIBED) for process in processes):
-        queried = EventSubscription.objects.using(using).filter(root_id=instances[0].root_id).order_by("pk")
-        subscriptions = seen(queried if owners is None else queried.filter(owner_id__in=owners))
     return Loaded(
-        [_instance(row) for row in instances],
-        [_token(row) for row in found.tokens],
+        [_instance(row) for row in part.instances],
+        [_token(row) for row in part.rows.tokens],
         variables,
         [_subscription(row) for row in subscriptions],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -55,12 +55,7 @@ def read(
     of_tokens, of_variables = every(using, roots, seen, _and_one(tokens), _and_one(variables))
     if _are_more(of_tokens, tokens) or _are_more(of_variables, variables):
         return None
-    found = {root: Rows([], []) for root in roots}
-    for root, *token in of_tokens:
-        found[root].tokens.append(token)
-    for root, *variable in of_variables:
-        found[root].variables.append(variable)
-    return found
+    return _by_root(roots, of_tokens, of_variables)
 
 
 def _and_one(most: int | None) -> int | None:
@@ -72,8 +67,9 @@ def _are_more(rows: Sequence[Any], most: int | None) -> bool:
     return most is not None and len(rows) > most
 
 
-def read_around(using: str, root: UUID, places: Collection[UUID], seen: Seen) -> Rows:
-    """Tokens, and those around them, also around a call; the variables of them and of their instances.
+def read_around(using: str, places: Mapping[UUID, Collection[UUID]], seen: Seen) -> dict[UUID, Rows]:
+    """Tokens of hierarchies, by the ids of their topmost instances, and those around them, also around a call; the
+    variables of them and of their instances.
 
     Places that are no tokens are instances.
     """
@@ -81,15 +77,26 @@ def read_around(using: str, root: UUID, places: Collection[UUID], seen: Seen) ->
     tokens: dict[UUID, Sequence[Any]] = {}
     variables: list[Sequence[Any]] = []
     asked: set[UUID] = set()
-    wanted = {root, *places}
+    wanted = {id for root, ids in places.items() for id in (root, *ids)}
     while wanted:
         found = read_some(using, list(wanted), seen)
-        variables += [row[1:] for row in found.variables]
+        variables += found.variables
         asked |= wanted
-        tokens |= {row[1]: row[1:] for row in found.tokens}
+        tokens |= {row[1]: row for row in found.tokens}
         around = {id for row in found.tokens for id in (row[_INSTANCE], row[_PARENT])}
-        wanted = (around | _callers(using, (wanted | around) - tokens.keys() - {root}, seen)) - asked
-    return Rows(sorted(tokens.values(), key=itemgetter(0)), variables)
+        wanted = (around | _callers(using, (wanted | around) - tokens.keys() - places.keys(), seen)) - asked
+    return _by_root(places, sorted(tokens.values(), key=itemgetter(1)), variables)
+
+
+def _by_root(
+    roots: Iterable[UUID], tokens: Iterable[Sequence[Any]], variables: Iterable[Sequence[Any]]
+) -> dict[UUID, Rows]:
+    found = {root: Rows([], []) for root in roots}
+    for root, *token in tokens:
+        found[root].tokens.append(token)
+    for root, *variable in variables:
+        found[root].variables.append(variable)
+    return found
 
 
 def _callers(using: str, instances: Collection[UUID], seen: Seen) -> set[UUID]:
