@@ -14,10 +14,8 @@ from jobexec import clock
 from jobexec.conf import Settings, get_settings
 from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext, current_job
-from jobexec.handlers.registry import find_handler
 from jobexec.operations.enqueue.follow_ups import Hold, ask_before_inserts
 from jobexec.operations.settle.release import release_jobs
-from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.locks import is_single_writer
 from jobexec.operations.values.acquired_job import AcquiredJob
 from jobexec.operations.values.followers import MOST, Followers, Streak
@@ -29,10 +27,11 @@ from .loops.acquisition import JobAcquisition
 from .loops.solitary import Held, SolitaryProcesses
 from .loops.timeouts import Timeouts
 from .pool.chunk import Chunk
-from .pool.fair_queue import Batch
+from .pool.fair_queue import Batch, Kind
 from .pool.pool import Pool
+from .run.ahead import look_ahead, looks_ahead
 from .run.execution import execute_batch
-from .run.group import execute_group
+from .run.group import are_alike, execute_group, may_share
 from .run.outcomes import Outcome
 from .run.running import RunningJobs
 
@@ -77,7 +76,7 @@ class JobExecutor(Service):
         self.restart_reason: str | None = None
         self._started = False
         #: When jobs may share a transaction again, by the monotonic clock.
-        self._together_from = 0.0
+        self._shared_from = 0.0
         self._lifecycle = threading.RLock()
         settings, engines = self.settings, dict(self.settings.engines)
         if held is not None:  # one acquisition takes it over, however many the engine defines
@@ -113,7 +112,7 @@ class JobExecutor(Service):
                     for acquisition in engine.acquisitions.values():
                         acquisition.sift = self.solitude.sift
         self.pool.on_idle = self._flush
-        self.pool.let_together(self._fits, self._run_together)
+        self.pool.distinguish(self._kind_of, self._run_shared, look_ahead)
         if settings.tenant_concurrency:
             self.pool.on_left = self._left
         acquisitions = [each for engine in self.engines.values() for each in engine.acquisitions.values()]
@@ -217,20 +216,15 @@ class JobExecutor(Service):
         if self._hinted:
             self._acquisition_of(batch).waiting.batch_ended()
 
-    def _fits(self, batch: Batch) -> bool:
-        """Whether a job may share a transaction with others of its handler."""
+    def _kind_of(self, batch: Batch) -> Kind:
         work = batch[0]
-        if not work.atomic or work.alone or len(batch) > 1 or work.lost_runs or work.followers is not None:
-            return False
-        if clock.monotonic() < self._together_from:
-            return False
-        if work.timeout is not None or work.resource is not None or not dialect(work.using).writes_in_with:
-            return False
-        handler = find_handler(work.handler_type)
-        return getattr(handler, "begin_group", None) is not None
+        if not work.atomic:
+            return Kind.AHEAD if looks_ahead(batch) else Kind.PLAIN
+        return Kind.SHARED if may_share(batch) and clock.monotonic() >= self._shared_from else Kind.PLAIN
 
-    def _run_together(self, batch: Batch, chunk: Chunk) -> None:
-        others = chunk.more(lambda other: self._joins(batch, other)) if self._fits(batch) else []
+    def _run_shared(self, batch: Batch, chunk: Chunk) -> None:
+        shares = self._kind_of(batch) is Kind.SHARED
+        others = chunk.more(lambda other: may_share(other) and are_alike(batch, other)) if shares else []
         if not others:
             self._run(batch)
             return
@@ -238,14 +232,10 @@ class JobExecutor(Service):
         left = execute_group(group, self)
         chunk.give_back(left)
         if all(one[0].alone for one in group):
-            self._together_from = clock.monotonic() + _APART
+            self._shared_from = clock.monotonic() + _APART
         if self._hinted:
             for _ in range(len(group) - len(left)):
                 self._acquisition_of(batch).waiting.batch_ended()
-
-    def _joins(self, batch: Batch, other: Batch) -> bool:
-        one, two = batch[0], other[0]
-        return one.handler_type == two.handler_type and one.using == two.using and self._fits(other)
 
     def _acquisition_of(self, batch: Batch) -> JobAcquisition:
         return self.engines[batch[0].using].acquisitions[batch[0].share]

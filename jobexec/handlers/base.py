@@ -44,6 +44,11 @@ class SharedEnd:
     value: Any
 
 
+#: An attribute ``look_ahead`` of a handler. For several jobs of a database at once, it looks up what the handler needs
+#: before each run, and sets ``ahead`` of those for which it has found it. The others look it up themselves.
+LookAhead: TypeAlias = "Callable[[str, Sequence[AcquiredJob]], None]"
+
+
 class RunGroup(Protocol):
     """Runs of one handler in one transaction, one after the other, each of which has this as its ``context.group``.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from jobexec import clock
 
-from .fair_queue import Batch
+from .fair_queue import Batch, Kind
 
 
 class Chunk:
@@ -18,12 +18,12 @@ class Chunk:
     Its own lock keeps the thread off the pool's lock between two tiny jobs.
     """
 
-    def __init__(self, batches: Sequence[Batch], lone: bool = False, together: bool = False) -> None:
+    def __init__(self, batches: Sequence[Batch], lone: bool = False, kind: Kind = Kind.PLAIN) -> None:
         self.share = batches[0][0].share
         #: No other job runs beside its only batch.
         self.lone = lone
-        #: Some of its batches may run together, in one transaction.
-        self.together = together
+        #: That of its first batch; PLAIN if it is the only one.
+        self.kind = kind
         #: How many jobs its thread is responsible for.
         self.jobs = sum(map(len, batches))
         #: The batch that runs now, and its start by the monotonic clock.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob
 
@@ -21,8 +22,18 @@ def runs_alone(batch: Batch) -> bool:
     return False
 
 
-def _never(batch: Batch) -> bool:
-    return False
+class Kind(Enum):
+    """What a batch gains from the others of its chunk."""
+
+    PLAIN = auto()
+    AHEAD = auto()
+    """Its handler looks up something for several jobs at once."""
+    SHARED = auto()
+    """It shares a transaction with others of this kind, which are the only ones in its chunk."""
+
+
+#: Chunks of all kinds are as long.
+_ALIKE: Mapping[Kind, int | None] = {}
 
 
 @dataclass(slots=True)
@@ -56,8 +67,7 @@ class FairQueue:
     def __init__(self, threads: int, capacity: int, names: Sequence[str], throughput: Throughput | None = None) -> None:
         self._threads, self._capacity = threads, capacity
         self._throughput = throughput or Throughput(threads)
-        #: Whether a batch may run together with others that are such, in one transaction.
-        self.fits: Callable[[Batch], bool] = _never
+        self.kind_of: Callable[[Batch], Kind] = lambda batch: Kind.PLAIN
         self._shares: dict[str, _Share] = {name: _Share() for name in names}
         count = max(1, len(names))
         self._kept = capacity // (2 * count) if count > 1 else 0
@@ -100,22 +110,18 @@ class FairQueue:
         share = self._of(name)
         return share.reserved + share.queued <= max(0, self._room(name) - self._threads) // 2
 
-    def next(self, most: int = 1, together: int | None = 0) -> list[Batch]:
+    def next(self, most: int = 1, of_kind: Mapping[Kind, int | None] = _ALIKE) -> list[Batch]:
         """The batches whose turn it is, up to ``most`` of one acquisition; a batch that runs alone comes alone.
 
-        Of batches that fit together, up to ``together``; with None, those have to wait.
+        ``of_kind`` says how many there may be if the first one is not PLAIN; with None, it has to wait.
         """
         for name, share in list(self._shares.items()):
             if share.queue and share.busy < self._most_busy:
-                if together is None and self.fits(share.queue[0]):
+                kind = self.kind_of(share.queue[0])
+                wanted = of_kind.get(kind, most)
+                if wanted is None:
                     continue
-                batch = share.queue.popleft()
-                batches = [batch]
-                if together is not None and together > 1 and self.fits(batch):
-                    while len(batches) < together and share.queue and self.fits(share.queue[0]):
-                        batches.append(share.queue.popleft())
-                while len(batches) < most and share.queue and not (runs_alone(batch) or runs_alone(share.queue[0])):
-                    batches.append(share.queue.popleft())
+                batches = self._take(share, kind, wanted)
                 jobs = sum(map(len, batches))
                 share.queued -= jobs
                 share.running += jobs
@@ -124,6 +130,17 @@ class FairQueue:
                     self._shares[name] = self._shares.pop(name)  # to the end: its next turn comes after the others
                 return batches
         return []
+
+    def _take(self, share: _Share, kind: Kind, most: int) -> list[Batch]:
+        batch = share.queue.popleft()
+        batches = [batch]
+        if kind is Kind.SHARED:
+            while len(batches) < most and share.queue and self.kind_of(share.queue[0]) is kind:
+                batches.append(share.queue.popleft())
+            return batches
+        while len(batches) < most and share.queue and not (runs_alone(batch) or runs_alone(share.queue[0])):
+            batches.append(share.queue.popleft())
+        return batches
 
     def offer(self, name: str, batches: Sequence[Batch]) -> bool:
         """Queue batches for which no places were reserved; False if there are too few."""

@@ -14,7 +14,7 @@ from ...runtime.connections import doubt_connections, rest_connections_outside, 
 from ...runtime.threads import Deadline, Service, spawn
 from .async_admission import AsyncAdmission, AsyncRunner
 from .chunk import Chunk
-from .fair_queue import Batch
+from .fair_queue import Batch, Kind
 from .work_queue import STALL, OnRoom, WorkQueue
 
 logger = logging.getLogger("jobexec.executor")
@@ -60,8 +60,10 @@ class Pool(Service):
         self.threads, self.capacity = threads, threads + queue_size
         self._run, self._release = run, release
         self.on_idle: Callable[[], None] = _nothing
-        #: Runs a batch, and of its chunk those that fit together with it.
-        self.run_together: Callable[[Batch, Chunk], None] = lambda batch, chunk: self._run(batch)
+        #: Runs a batch of a chunk whose batches share transactions.
+        self._run_shared: Callable[[Batch, Chunk], None] = lambda batch, chunk: run(batch)
+        #: Called with the batches of a chunk whose handler looks ahead, before the first of them.
+        self._look_ahead: Callable[[Sequence[Batch]], None] = lambda batches: None
         #: Called with batches that have ended and are no longer in hand; None if unused.
         self.on_left: Callable[[Sequence[Batch]], None] | None = None
         admission = None
@@ -94,9 +96,14 @@ class Pool(Service):
             self._release(refused)
         _call(waiting)
 
-    def let_together(self, fits: Callable[[Batch], bool], run: Callable[[Batch, Chunk], None]) -> None:
-        """Let ``run`` have the batches of a chunk that fit together."""
-        self._queue.fair_queue.fits, self.run_together = fits, run
+    def distinguish(
+        self,
+        kind_of: Callable[[Batch], Kind],
+        run_shared: Callable[[Batch, Chunk], None],
+        look_ahead: Callable[[Sequence[Batch]], None],
+    ) -> None:
+        """Treat batches by their kind. Must be called before the start; ``look_ahead`` never raises."""
+        self._queue.fair_queue.kind_of, self._run_shared, self._look_ahead = kind_of, run_shared, look_ahead
 
     # Called for follow-ups.
 
@@ -271,10 +278,12 @@ class Pool(Service):
     def _work(self) -> None:
         watch_sessions()
         while (chunk := self._take()) is not None:
+            if chunk.kind is Kind.AHEAD:
+                self._look_ahead(chunk.batches())
             while (batch := chunk.next()) is not None:
                 try:
-                    if chunk.together:
-                        self.run_together(batch, chunk)
+                    if chunk.kind is Kind.SHARED:
+                        self._run_shared(batch, chunk)
                     else:
                         self._run(batch)
                 except BaseException:  # no worker dies of a project's logging filters or signal receivers

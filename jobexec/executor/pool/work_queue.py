@@ -12,7 +12,7 @@ from jobexec.operations.values.acquired_job import AcquiredJob
 from .async_admission import AsyncAdmission
 from .chunk import Chunk
 from .contention import Contention
-from .fair_queue import Batch, FairQueue, runs_alone
+from .fair_queue import Batch, FairQueue, Kind, runs_alone
 from .throughput import Throughput
 
 #: A job that takes longer than this (seconds) is not tiny: other threads take over the batches waiting behind it.
@@ -20,7 +20,9 @@ STALL = 0.005
 
 #: The most jobs of one transaction; how many threads run such at the same time; and how long (seconds) one of them may
 #: take and still count.
-_TOGETHER, _SHARING, _LONG = 32, 2, 0.25
+_SHARED, _SHARING, _LONG = 32, 2, 0.25
+#: How many jobs, if so many wait, are a chunk whose handler looks ahead.
+_AHEAD = 16
 
 #: Called once, without the lock, when asking for places again is worthwhile.
 OnRoom = Callable[[], None]
@@ -222,11 +224,11 @@ class WorkQueue:
                 return None
             if held_up := self._take_over():  # first: it has waited longer than the queue
                 return held_up
-            batches = self.fair_queue.next(self._most(), self._together())
+            batches = self.fair_queue.next(self._most(), self._most_of_kinds())
             if not batches:
                 return None
             if not runs_alone(batches[0]):
-                return Chunk(batches, together=len(batches) > 1 and self.fair_queue.fits(batches[0]))
+                return Chunk(batches, kind=self.fair_queue.kind_of(batches[0]) if len(batches) > 1 else Kind.PLAIN)
             self.lone = batches[0]
         # It starts when everything else has ended, and nothing starts before it has ended.
         return None if self.active or self.async_jobs else Chunk([self.lone], lone=True)
@@ -235,15 +237,16 @@ class WorkQueue:
         """How many batches a thread takes: few enough to leave some to other threads, unless the jobs are tiny."""
         return max(1, min(self.throughput.chunk(), self.fair_queue.queued // 2))
 
-    def _together(self) -> int | None:
-        """How many batches that fit together a thread takes: more, because they share what a job alone costs.
-
-        None if enough threads run such now: more would only obstruct each other, with all their rows locked.
-        """
+    def _most_of_kinds(self) -> dict[Kind, int | None]:
+        """How many batches of another kind a thread takes: more, because alone each would cost more."""
+        half = self.fair_queue.queued // 2
+        found: dict[Kind, int | None] = {Kind.SHARED: max(1, min(_SHARED, half))}
         since = clock.monotonic() - _LONG
-        if sum(1 for chunk in self.active if chunk.together and chunk.since > since) >= _SHARING:
-            return None
-        return min(_TOGETHER, self.fair_queue.queued // 2)
+        if sum(1 for chunk in self.active if chunk.kind is Kind.SHARED and chunk.since > since) >= _SHARING:
+            found[Kind.SHARED] = None  # more threads would only obstruct each other, with all their rows locked
+        if self.throughput.within(2 * STALL):
+            found[Kind.AHEAD] = max(self._most(), min(_AHEAD, half))
+        return found
 
     def _enough(self, fresh: bool) -> bool:
         """Whether enough threads are working and making progress, so that one more would not help."""
@@ -262,7 +265,7 @@ class WorkQueue:
                 and self.fair_queue.take_over(chunk.share)
             ):
                 if batches := chunk.take_back(0.5):
-                    return Chunk(batches, together=chunk.together)
+                    return Chunk(batches, kind=chunk.kind)
                 self.fair_queue.done(chunk.share, 0)  # its thread has just gone on
         return None
 

@@ -14,8 +14,9 @@ from jobexec.encryption import may_be_sealed
 from jobexec.exceptions import LockLost
 from jobexec.handlers.base import BeginGroup, JobHandler, RunGroup
 from jobexec.handlers.context import JobContext
-from jobexec.handlers.registry import get_handler
+from jobexec.handlers.registry import get_handler, registered
 from jobexec.operations.settle.complete import complete_or_lose
+from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.savepoint import savepoint
 from jobexec.operations.values.acquired_job import AcquiredJob
 
@@ -39,6 +40,21 @@ logger = logging.getLogger("jobexec.execution")
 _LONGEST = 0.05
 
 Batch = list[AcquiredJob]
+
+
+def may_share(batch: Batch) -> bool:
+    """Whether a batch is a job that may share a transaction with others of its handler."""
+    work = batch[0]
+    if not work.atomic or work.alone or len(batch) > 1 or work.lost_runs or work.followers is not None:
+        return False
+    if work.timeout is not None or work.resource is not None or not dialect(work.using).writes_in_with:
+        return False
+    return getattr(registered(work.handler_type), "begin_group", None) is not None
+
+
+def are_alike(one: Batch, other: Batch) -> bool:
+    """Whether two jobs may share a transaction with each other."""
+    return one[0].handler_type == other[0].handler_type and one[0].using == other[0].using
 
 
 def execute_group(batches: Sequence[Batch], host: Host) -> list[Batch]:

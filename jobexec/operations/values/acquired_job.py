@@ -94,6 +94,8 @@ class AcquiredJob:
     ended: bool = False
     #: Whether it was found that its run cannot share a transaction with others.
     alone: bool = False
+    #: What its handler has looked up for several jobs at once, and when, by the monotonic clock.
+    ahead: tuple[float, Any] | None = None
 
     def held(self) -> QuerySet[Job]:
         """The row, as long as this acquisition holds it."""

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from jobexec import tracing
+from jobexec import clock, tracing
 from jobexec.exceptions import DoNotRetry, JobTimeout, RetryAt, RetryIn, UnreadableJob
 from jobexec.handlers.base import JobHandler, NotBegun, SharedEnd
 from jobexec.handlers.context import JobContext
@@ -21,6 +21,7 @@ from jobexec.handlers.function import JobFunction
 from jobexec.handlers.registry import add_resolver, registered
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.operations.sql.session import is_of_connection
+from jobexec.operations.values.acquired_job import AcquiredJob
 
 from ..engine.environment import HandlerCall
 from ..engine.exceptions import BpmnError
@@ -44,6 +45,15 @@ class StepFunction:
 
     def __repr__(self) -> str:
         return f"<step {self.function.name}>"
+
+    @staticmethod
+    def look_ahead(using: str, works: Sequence[AcquiredJob]) -> None:
+        """Find the tokens that wait for several jobs (:data:`~jobexec.handlers.base.LookAhead`)."""
+        found = load.all_waiting(using, [work.id for work in works])
+        now = clock.monotonic()
+        for work in works:
+            if work.id in found:
+                work.ahead = now, found[work.id]
 
     @property
     def retry_plan(self) -> Any:
@@ -160,6 +170,8 @@ class ItemFunction(StepFunction):
         return None
 
 
+#: Seconds for which what was found for several jobs is good enough.
+_JUST = 0.05
 #: Seconds before another attempt to take the result of a function, which runs again.
 _PAUSE = 1
 
@@ -175,8 +187,15 @@ def _looked_up(context: JobContext, job: UUID | None = None) -> _Waiting | None:
 
 
 def _waiting(context: JobContext, job: UUID | None = None) -> _Waiting | None:
-    """The token that waits for this job, or for that batch; None if it has gone on, or was cancelled."""
-    row = load.waiting(context.using, context.id, job or context.id)
+    """The token that waits for this job, or for that batch; None if it has gone on, or was cancelled.
+
+    Once, it may be what was found just before for several jobs; whether it still waits at the end, its lock will tell.
+    """
+    ahead, context.work.ahead = context.work.ahead, None
+    if ahead is not None and clock.monotonic() - ahead[0] < _JUST:
+        row = ahead[1]
+    else:
+        row = load.waiting(context.using, context.id, job or context.id)
     if row is None:
         return None
     root, id, activity, instance, definition = row

@@ -57,11 +57,30 @@ def waiting(using: str, id: UUID, waits_for: UUID) -> tuple[Any, ...] | None:
     return found.values_list(*_WAITS).first()
 
 
+def all_waiting(using: str, jobs: Collection[UUID]) -> dict[UUID, tuple[Any, ...]]:
+    """As :func:`waiting`, for several jobs and their batches, by the ids of the jobs."""
+    if at_once(using):
+        with connections[using].cursor() as cursor:
+            cursor.execute(_ALL_WAITING, [list(jobs)])
+            return {row[0]: row[1:] for row in cursor.fetchall()}
+    of_token: dict[UUID, tuple[UUID, UUID | None]] = {}
+    for id, owner, batch in Job.objects.using(using).filter(pk__in=jobs).values_list("pk", "execution_id", "batch_id"):
+        if owner:
+            of_token[UUID(owner)] = id, batch
+    tokens = Execution.objects.using(using).filter(pk__in=of_token).values_list("job_id", *_WAITS)
+    return {of_token[token[1]][0]: tuple(token) for job, *token in tokens if job in of_token[token[1]]}
+
+
 _WAITS = ("root_id", "pk", "activity_id", "instance_id", "definition_id")
 _WAITING = f"""
 SELECT root_id, token.id, activity_id, instance_id, token.definition_id
 FROM {Job._meta.db_table} job JOIN {Execution._meta.db_table} token ON token.id = nullif(job.execution_id, '')::uuid
 WHERE job.id = %s AND token.job_id = %s
+"""
+_ALL_WAITING = f"""
+SELECT job.id, root_id, token.id, activity_id, instance_id, token.definition_id
+FROM {Job._meta.db_table} job JOIN {Execution._meta.db_table} token ON token.id = nullif(job.execution_id, '')::uuid
+WHERE job.id = ANY (%s) AND token.job_id IN (job.id, job.batch_id)
 """
 
 

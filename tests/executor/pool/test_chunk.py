@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from jobexec.executor.pool.chunk import Chunk
+from jobexec.executor.pool.fair_queue import Kind
 from tests.support.waiting import TIMEOUT
 
 
@@ -51,7 +52,7 @@ def test_of_nothing_nothing_is_taken_back():
 
 def test_batches_that_fit_run_beside_the_first():
     batches = [batch() for _ in range(5)]
-    chunk = Chunk(batches, together=True)
+    chunk = Chunk(batches, kind=Kind.SHARED)
     chunk.next()
     assert chunk.more(lambda each: each is not batches[3]) == batches[1:3]
     assert (chunk.begun, chunk.waiting_jobs, chunk.batches()) == (3, 2, batches)
@@ -65,7 +66,7 @@ def test_batches_that_fit_run_beside_the_first():
 def test_those_that_have_not_run_are_the_next():
     """Also if the first of them has not; the others have left."""
     batches = [batch() for _ in range(4)]
-    chunk = Chunk(batches, together=True)
+    chunk = Chunk(batches, kind=Kind.SHARED)
     chunk.next()
     chunk.more(lambda each: each is not batches[3])
     chunk.give_back([batches[0], batches[2]])

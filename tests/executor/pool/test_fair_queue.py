@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobexec.executor.pool.fair_queue import FairQueue, runs_alone
+from jobexec.executor.pool.fair_queue import FairQueue, Kind, runs_alone
 from jobexec.executor.pool.throughput import Throughput
 
 
@@ -46,16 +46,16 @@ def test_batches_that_fit_together_come_together():
     """As far as they follow each other; with None, they have to wait, and what comes after them, too."""
     shares = FairQueue(4, 20, ["a", "b"])
     one, two, three, other = (batch("a") for _ in range(4))
-    shares.fits = lambda each: each in (one, two, three) and each is not other
+    shares.kind_of = lambda each: Kind.SHARED if any(each is shared for shared in (one, two, three)) else Kind.PLAIN
     assert shares.reserve("a", 4) == 4
     shares.submit("a", [one, two, three, other], 4)
     elsewhere = batch("b")
     shares.reserve("b", 1)
     shares.submit("b", [elsewhere], 1)
-    assert shares.next(together=None) == [elsewhere]
-    assert shares.next(together=2) == [one, two]
-    assert shares.next(together=5) == [three]
-    assert shares.next(together=None) == [other]
+    assert shares.next(of_kind={Kind.SHARED: None}) == [elsewhere]
+    assert shares.next(of_kind={Kind.SHARED: 2}) == [one, two]
+    assert shares.next(1, {Kind.SHARED: 5}) == [three]
+    assert shares.next(of_kind={Kind.SHARED: None}) == [other]
     assert shares.queued == 0
 
 

@@ -10,6 +10,7 @@ from jobexec import clock
 from jobexec.executor.pool import pool as module
 from jobexec.executor.pool import work_queue
 from jobexec.executor.pool.chunk import Chunk
+from jobexec.executor.pool.fair_queue import Kind
 from tests.support.executor import stop_all
 from tests.support.pool import Bench
 from tests.support.waiting import TIMEOUT, passed, threads, until
@@ -257,7 +258,7 @@ def test_two_threads_at_a_time_have_several_that_fit_together(bench, monkeypatch
         b.run(batch)
         b.ended += beside
 
-    b.pool.let_together(lambda batch: True, run)
+    b.pool.distinguish(lambda batch: Kind.SHARED, run, lambda batches: None)
     batches = [b.batch() for _ in range(20)]
     b.submit(*batches)
     until(lambda: len(ran) == 2)
@@ -273,7 +274,11 @@ def test_two_threads_at_a_time_have_several_that_fit_together(bench, monkeypatch
 def test_who_has_left_is_told_with_those_beside(bench):
     b, left = bench(threads=1), []
     b.pool.on_left = left.extend
-    b.pool.let_together(lambda batch: True, lambda batch, chunk: chunk.give_back(chunk.more(lambda each: True)[1:]))
+
+    def run(batch, chunk):
+        chunk.give_back(chunk.more(lambda each: True)[1:])
+
+    b.pool.distinguish(lambda batch: Kind.SHARED, run, lambda batches: None)
     batches = b.quick(8)
     b.submit(*batches)
     until(lambda: len(left) == 8, SOON)
