@@ -63,12 +63,15 @@ def all_waiting(using: str, jobs: Collection[UUID]) -> dict[UUID, tuple[Any, ...
         with connections[using].cursor() as cursor:
             cursor.execute(_ALL_WAITING, [list(jobs)])
             return {row[0]: row[1:] for row in cursor.fetchall()}
-    of_token: dict[UUID, tuple[UUID, UUID | None]] = {}
-    for id, owner, batch in Job.objects.using(using).filter(pk__in=jobs).values_list("pk", "execution_id", "batch_id"):
-        if owner:
-            of_token[UUID(owner)] = id, batch
-    tokens = Execution.objects.using(using).filter(pk__in=of_token).values_list("job_id", *_WAITS)
-    return {of_token[token[1]][0]: tuple(token) for job, *token in tokens if job in of_token[token[1]]}
+    rows = Job.objects.using(using).filter(pk__in=jobs).exclude(execution_id="")
+    owners = {id: (UUID(owner), batch) for id, owner, batch in rows.values_list("pk", "execution_id", "batch_id")}
+    tokens = Execution.objects.using(using).filter(pk__in={owner for owner, _ in owners.values()})
+    found = {pk: (job, token) for pk, job, *token in tokens.values_list("pk", "job_id", *_WAITS)}
+    return {
+        id: tuple(found[owner][1])
+        for id, (owner, batch) in owners.items()
+        if owner in found and found[owner][0] in (id, batch or id)
+    }
 
 
 _WAITS = ("root_id", "pk", "activity_id", "instance_id", "definition_id")
