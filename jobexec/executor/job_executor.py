@@ -37,7 +37,7 @@ from .run.running import RunningJobs
 
 logger = logging.getLogger("jobexec.executor")
 
-#: Seconds for which each job has its own transaction after one that several should have shared, and none could.
+#: Seconds for which each job has its own transaction after one that several should have shared, and no two could.
 _APART = 1.0
 _LOOP_STOP = 10.0
 _GIVE_BACK = 10.0
@@ -231,7 +231,7 @@ class JobExecutor(Service):
         group = [batch, *others]
         left = execute_group(group, self)
         chunk.give_back(left)
-        if all(one[0].alone for one in group):
+        if sum(one[0].alone for one in group) >= len(group) - 1:
             self._shared_from = clock.monotonic() + _APART
         if self._hinted:
             for _ in range(len(group) - len(left)):

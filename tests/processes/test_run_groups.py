@@ -245,6 +245,41 @@ def test_after_an_error_that_its_handler_hides_each_runs_alone(alias):
     assert (host.outcomes, written(), at("a")) == ([], ["taken"], 5)
 
 
+def test_after_a_rollback_that_its_handler_has_asked_for_each_runs_alone(alias):
+    begin(a_process())
+
+    def act(context, number):
+        if number == 1:
+            transaction.set_rollback(True, using=alias)
+
+    shop.act = act
+    host, left = run()
+    assert ([job.alone for job in left], host.outcomes, written(), at("a")) == ([True] * 5, [], [], 5)
+
+
+@pytest.mark.parametrize(
+    "statement", ["SET LOCAL lock_timeout = '7s'", "SELECT set_config('lock_timeout', '7s', true)"]
+)
+def test_no_other_job_feels_what_a_handler_has_set(alias, statement):
+    """Those before it have ended, those after it run alone."""
+    begin(a_process())
+    found = []
+
+    def act(context, number):
+        with connections[alias].cursor() as cursor:
+            cursor.execute("SELECT current_setting('lock_timeout')")
+            found.append(cursor.fetchone()[0])
+            if number == 2:
+                cursor.execute(statement)
+
+    shop.act = act
+    host, left = run()
+    assert ([job.alone for job in left], host.outcomes, at("b")) == ([True] * 2, [], 3)
+    for job in left:
+        finish(start(alias, lambda job=job: execute_batch([job], Host())))
+    assert found == ["0"] * 5
+
+
 def test_if_one_lock_was_lost_nothing_is_written_and_each_runs_alone(alias):
     """The other node's job is not touched."""
     begin(a_process())

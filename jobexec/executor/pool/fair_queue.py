@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -30,10 +30,6 @@ class Kind(Enum):
     """Its handler looks up something for several jobs at once."""
     SHARED = auto()
     """It shares a transaction with others of this kind, which are the only ones in its chunk."""
-
-
-#: Chunks of all kinds are as long.
-_ALIKE: Mapping[Kind, int | None] = {}
 
 
 @dataclass(slots=True)
@@ -110,17 +106,19 @@ class FairQueue:
         share = self._of(name)
         return share.reserved + share.queued <= max(0, self._room(name) - self._threads) // 2
 
-    def next(self, most: int = 1, of_kind: Mapping[Kind, int | None] = _ALIKE) -> list[Batch]:
+    def next(self, most: int = 1, most_of: Callable[[Kind], int | None] | None = None) -> list[Batch]:
         """The batches whose turn it is, up to ``most`` of one acquisition; a batch that runs alone comes alone.
 
-        ``of_kind`` says how many there may be if the first one is not PLAIN; with None, it has to wait.
+        If the first one is not PLAIN, ``most_of`` says how many there may be; with None, it has to wait.
         """
         for name, share in list(self._shares.items()):
             if share.queue and share.busy < self._most_busy:
-                kind = self.kind_of(share.queue[0])
-                wanted = of_kind.get(kind, most)
-                if wanted is None:
-                    continue
+                kind, wanted = self.kind_of(share.queue[0]), most
+                if kind is not Kind.PLAIN and most_of is not None:
+                    of_kind = most_of(kind)
+                    if of_kind is None:
+                        continue
+                    wanted = of_kind
                 batches = self._take(share, kind, wanted)
                 jobs = sum(map(len, batches))
                 share.queued -= jobs

@@ -224,7 +224,7 @@ class WorkQueue:
                 return None
             if held_up := self._take_over():  # first: it has waited longer than the queue
                 return held_up
-            batches = self.fair_queue.next(self._most(), self._most_of_kinds())
+            batches = self.fair_queue.next(self._most(), self._most_of)
             if not batches:
                 return None
             if not runs_alone(batches[0]):
@@ -237,16 +237,15 @@ class WorkQueue:
         """How many batches a thread takes: few enough to leave some to other threads, unless the jobs are tiny."""
         return max(1, min(self.throughput.chunk(), self.fair_queue.queued // 2))
 
-    def _most_of_kinds(self) -> dict[Kind, int | None]:
+    def _most_of(self, kind: Kind) -> int | None:
         """How many batches of another kind a thread takes: more, because alone each would cost more."""
         half = self.fair_queue.queued // 2
-        found: dict[Kind, int | None] = {Kind.SHARED: max(1, min(_SHARED, half))}
+        if kind is Kind.AHEAD:
+            return max(self._most(), min(_AHEAD, half) if self.throughput.within(2 * STALL) else 1)
         since = clock.monotonic() - _LONG
-        if sum(1 for chunk in self.active if chunk.kind is Kind.SHARED and chunk.since > since) >= _SHARING:
-            found[Kind.SHARED] = None  # more threads would only obstruct each other, with all their rows locked
-        if self.throughput.within(2 * STALL):
-            found[Kind.AHEAD] = max(self._most(), min(_AHEAD, half))
-        return found
+        if sum(1 for chunk in self.active if chunk.kind is kind and chunk.since > since) >= _SHARING:
+            return None  # more threads would only obstruct each other, with all their rows locked
+        return max(1, min(_SHARED, half))
 
     def _enough(self, fresh: bool) -> bool:
         """Whether enough threads are working and making progress, so that one more would not help."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from django.db import transaction
+from django.db.transaction import TransactionManagementError
 
 from jobexec import clock
 from jobexec.encryption import may_be_sealed
@@ -114,6 +115,7 @@ class _Group:
         #: Jobs that can share another transaction: this one has taken long enough.
         self.late: list[AcquiredJob] = []
         self.committed = False
+        self._changed = False
 
     def run(self, begin: BeginGroup, works: Sequence[AcquiredJob]) -> None:
         """Raises an error if the transaction was rolled back, or after the commit."""
@@ -126,6 +128,8 @@ class _Group:
                 return
             deadline = clock.monotonic() + _LONGEST
             for work, arguments in jobs:
+                if self._changed:
+                    break  # the others must not feel what this one has set
                 if clock.monotonic() >= deadline and self.outcomes:
                     self.late.append(work)
                 elif group.takes(arguments):
@@ -152,7 +156,10 @@ class _Group:
                 call_handler(self._handler, context, arguments, self._host, outcome)
             except BaseException as raised:  # see execute()
                 error = raised
+        self._changed = point.changed
         if error is None:
+            if point.is_broken:
+                raise TransactionManagementError("A handler has left a transaction that can only be rolled back.")
             point.wrap_hooks(lambda hook: partial(_call_hook, hook, outcome, self._handler))
         else:
             point.undo()

@@ -8,6 +8,8 @@ from typing import Any
 
 from django.db import connections
 
+from .session import changes_transaction
+
 
 class Savepoint:
     """Precedes the first statement of a block, if that sends any: on a busy process each statement costs a thread its
@@ -18,6 +20,8 @@ class Savepoint:
         self._id: str | None = None
         self._taking = False
         self._hooks = len(self._connection.run_on_commit)
+        #: A statement was sent which later ones in the transaction may feel: SET LOCAL, for example.
+        self.changed = False
 
     def take_before(self, factory: Callable[..., Any]) -> Callable[..., Any]:
         def make(*arguments: Any, **options: Any) -> Any:
@@ -27,6 +31,17 @@ class Savepoint:
             return factory(*arguments, **options)
 
         return make
+
+    def watch(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        """An execute wrapper of Django."""
+        self.changed = self.changed or changes_transaction(sql)
+        return execute(sql, params, many, context)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the transaction can only be rolled back: an error was hidden, or somebody has asked for it."""
+        raw = self._connection.connection
+        return self._connection.needs_rollback or raw is None or raw.info.transaction_status.name != "INTRANS"
 
     def undo(self) -> None:
         """Undo what the block has written; forget its hooks on the commit."""
@@ -52,6 +67,7 @@ def savepoint(using: str) -> Iterator[Savepoint]:
     factories = raw.cursor_factory, raw.server_cursor_factory
     raw.cursor_factory, raw.server_cursor_factory = map(point.take_before, factories)
     try:
-        yield point
+        with connections[using].execute_wrapper(point.watch):
+            yield point
     finally:
         raw.cursor_factory, raw.server_cursor_factory = factories

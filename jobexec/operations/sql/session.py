@@ -74,6 +74,7 @@ _STATEMENT = re.compile(
     r"CREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:GLOBAL|LOCAL)\s+)?TEMP(?:ORARY)?)\b",
     re.IGNORECASE | re.DOTALL,
 )
+_LOCAL = re.compile(r"(?:^|;)(?:\s|--[^\n]*\n|/\*(?:(?!\*/).)*\*/)*SET\b", re.IGNORECASE | re.DOTALL)
 _FUNCTION = re.compile(r"\b(?:set_config|pg_(?:try_)?advisory_lock(?:_shared)?|get_lock)\s*\(", re.IGNORECASE)
 #: A backend that sets it for each cursor replaces whatever a job has set.
 _SEARCH_PATH = re.compile(r"\s*SET\s+search_path\b[^;]*$", re.IGNORECASE)
@@ -105,6 +106,13 @@ def _is_plain(sql: Any) -> bool:
         return False
     text = sql.lower()
     return "lock" not in text and "set_config" not in text
+
+
+def changes_transaction(sql: Any) -> bool:
+    """Whether later statements of the transaction may feel a statement: one that changes its session, or SET LOCAL."""
+    if isinstance(sql, bytes):
+        sql = sql.decode("utf-8", "replace")
+    return not _is_plain(sql) and (changes_session(sql) or bool(_LOCAL.search(sql)))
 
 
 def changes_session(sql: Any) -> bool:

@@ -43,7 +43,7 @@ def test_one_engine_has_everything():
 
 
 def test_batches_that_fit_together_come_together():
-    """As far as they follow each other; with None, they have to wait, and what comes after them, too."""
+    """As far as they follow each other. They, and what comes after them, may have to wait."""
     shares = FairQueue(4, 20, ["a", "b"])
     one, two, three, other = (batch("a") for _ in range(4))
     shares.kind_of = lambda each: Kind.SHARED if any(each is shared for shared in (one, two, three)) else Kind.PLAIN
@@ -52,10 +52,10 @@ def test_batches_that_fit_together_come_together():
     elsewhere = batch("b")
     shares.reserve("b", 1)
     shares.submit("b", [elsewhere], 1)
-    assert shares.next(of_kind={Kind.SHARED: None}) == [elsewhere]
-    assert shares.next(of_kind={Kind.SHARED: 2}) == [one, two]
-    assert shares.next(1, {Kind.SHARED: 5}) == [three]
-    assert shares.next(of_kind={Kind.SHARED: None}) == [other]
+    assert shares.next(1, lambda kind: None) == [elsewhere]
+    assert shares.next(1, lambda kind: 2) == [one, two]
+    assert shares.next(1, lambda kind: 5) == [three]
+    assert shares.next(1, lambda kind: None) == [other]
     assert shares.queued == 0
 
 

@@ -4,7 +4,7 @@ import pytest
 from django.db import IntegrityError, InterfaceError, OperationalError
 from psycopg import sql
 
-from jobexec.operations.sql.session import changes_session, is_lost
+from jobexec.operations.sql.session import changes_session, changes_transaction, is_lost
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,34 @@ def test_errors_that_lead_to_each_other_end():
     first, second = ValueError(), ValueError()
     first.__context__, second.__context__ = second, first
     assert not is_lost(first)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SET LOCAL lock_timeout = 10",
+        " set transaction read only",
+        b"SET CONSTRAINTS ALL IMMEDIATE",
+        "-- for a while\nSET LOCAL search_path = shop",
+        "SELECT 1; SET LOCAL lock_timeout = 10",
+        "SELECT set_config('shop.tenant', '7', true)",
+        "SET ROLE shop",
+        object(),
+    ],
+)
+def test_what_later_statements_of_a_transaction_feel(statement):
+    assert changes_transaction(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT 1",
+        "UPDATE block SET clock = 1",
+        "INSERT INTO shop (set_at) VALUES (1)",
+        "SHOW lock_timeout",
+        "CALL settle()",
+    ],
+)
+def test_what_they_do_not_feel(statement):
+    assert not changes_transaction(statement)
