@@ -42,7 +42,8 @@ class Chunk:
         """Start the next batch; None at the end."""
         with self._lock:
             self.since = clock.monotonic()
-            self.beside = []
+            if self.beside:
+                self.beside = []
             if not self._waiting:
                 self.current = None
                 return None

@@ -280,9 +280,10 @@ class Pool(Service):
         while (chunk := self._take()) is not None:
             if chunk.kind is Kind.AHEAD:
                 self._look_ahead(chunk.batches())
+            shares = chunk.kind is Kind.SHARED
             while (batch := chunk.next()) is not None:
                 try:
-                    if chunk.kind is Kind.SHARED:
+                    if shares:
                         self._run_shared(batch, chunk)
                     else:
                         self._run(batch)
