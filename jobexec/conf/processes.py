@@ -27,6 +27,7 @@ class ProcessSettings:
         default=timedelta(days=180), metadata=_by(values.duration(zero=True, none=True))
     )
     auto_deploy: bool = field(default=False, metadata=_by(values.boolean))
+    shared_transactions: bool = field(default=True, metadata=_by(values.boolean))
 
 
 PARSERS: Mapping[str, values.Parser] = {item.name.upper(): item.metadata["parser"] for item in fields(ProcessSettings)}

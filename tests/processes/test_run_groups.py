@@ -321,6 +321,13 @@ def test_where_a_step_may_call_more_code_each_runs_alone(alias, process):
     assert UUID(int=1) in together._alone
 
 
+def test_with_shared_transactions_switched_off_each_runs_alone(alias, settings):
+    begin(a_process())
+    settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"SHARED_TRANSACTIONS": False}}
+    host, left = run()
+    assert ([job.alone for job in left], host.outcomes, shop.calls) == ([True] * 5, [], [])
+
+
 def test_a_handler_that_may_be_slow_runs_alone(alias, monkeypatch):
     """One that was never called here, and one whose last call took long; each call is measured."""
     begin(a_process())
@@ -352,8 +359,16 @@ def test_instances_that_others_have_locked_are_left(alias):
     assert at("b") == 4
 
 
-def test_if_all_are_locked_the_first_is_waited_for(alias):
-    """It may have many jobs."""
+def test_if_all_are_locked_each_waits_alone(alias):
+    begin(a_process())
+    with held(alias) as inside:
+        inside(lambda: list(ProcessInstance.objects.using(alias).select_for_update()))
+        host, left = run()
+    assert ([job.alone for job in left], host.outcomes, shop.calls) == ([True] * 5, [], [])
+
+
+def test_the_only_instance_is_waited_for(alias):
+    """Alone, each of its branches would wait for it."""
     (instance,) = begin(a_process(parallel=True, exclusive=False), [1])
     jobs = acquire(alias)
     with held(alias) as inside:

@@ -1,8 +1,8 @@
 """Asynchronous continuations of several hierarchies in one transaction (:class:`~jobexec.handlers.base.RunGroup`).
 
-At first all topmost rows are locked, in the order of their ids and without waiting for one that another step has
-locked, and loaded in one statement. Then the jobs run one after the other: each moves the tokens of its hierarchy in
-memory. At the end, all changes are written together.
+At first all topmost rows are locked, in the order of their ids and without waiting for those that other steps have
+locked, unless there is only one, and loaded in one statement. Then the jobs run one after the other: each moves the
+tokens of its hierarchy in memory. At the end, all changes are written together.
 
 A job that fails leaves its hierarchy in an unknown state: it is loaded again, and the steps of the jobs before it are
 taken again, with what their calls have returned.
@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from jobexec import clock, tracing
+from jobexec.conf import get_settings
 from jobexec.operations.sql.server_time import keep_time
 from jobexec.operations.values.acquired_job import AcquiredJob
 
@@ -39,6 +40,8 @@ _alone: dict[UUID, float] = {}
 
 def begin_steps(using: str, jobs: Sequence[tuple[AcquiredJob, Any]]) -> StepGroup | None:
     """Lock and load the hierarchies of these continuations; None if no two of them can share a transaction."""
+    if not get_settings().processes.shared_transactions:
+        return None
     now = clock.monotonic()
     places: dict[UUID, list[UUID]] = {}
     for _, (_, kwargs) in jobs:
@@ -49,10 +52,10 @@ def begin_steps(using: str, jobs: Sequence[tuple[AcquiredJob, Any]]) -> StepGrou
         return None
     keep_time(using)
     origins, _ = lock.locked_now(using, places)
-    if not origins:  # other steps have all of them: wait for one, which may have many jobs
-        first = next(iter(places))
-        origin = lock.locked(using, first)
-        origins = {} if origin is None else {first: origin}
+    if not origins and len(places) == 1:  # a fork, of which another step has the lock: alone, each would wait for it
+        (root,) = places
+        origin = lock.locked(using, root)
+        origins = {} if origin is None else {root: origin}
     fit = {root: origin for root, origin in origins.items() if _fits(using, origin)}
     loaded = load.load_all(using, fit, {root: places[root] for root in fit}) if fit else {}
     found = {root: Hierarchy(using, fit[root], tokens, places[root]) for root, tokens in loaded.items()}

@@ -70,7 +70,7 @@ BAD: dict[str, list[Any]] = {
     "PROCESSES": [
         *([], None, {"max_value_size": 5000}, {1: 2}, {"MAX_VALUE_SIZE": 0}, {"MAX_VARIABLES_SIZE": "5"}),
         *({"MAX_VALUE_SIZE": 5000, "MAX_VARIABLES_SIZE": 4000}, {"LOCK_TIMEOUT": 0}, {"SENSITIVE": "iban"}),
-        *({"HISTORY_TIME_TO_LIVE": -1}, {"AUTO_DEPLOY": 1}),
+        *({"HISTORY_TIME_TO_LIVE": -1}, {"AUTO_DEPLOY": 1}, {"SHARED_TRANSACTIONS": "no"}),
     ],
     "SENSITIVE_ARGUMENTS": ["password", None, [""], ["a", "a"], [1], {"a"}],
     "ADMIN_TENANTS": ["", "tenants_of", "shop..tenants", "shop.the tenants", 5, print],
@@ -99,8 +99,8 @@ def test_a_bad_value_names_the_setting_and_what_was_got(key, bad):
         (
             {"PROCESSES": {"SENSITIVES": []}},
             "JOBEXEC['PROCESSES'] must be a dict with keys out of 'MAX_VALUE_SIZE', 'MAX_VARIABLES_SIZE', "
-            "'LOCK_TIMEOUT', 'SENSITIVE', 'HISTORY_TIME_TO_LIVE', 'AUTO_DEPLOY', without 'SENSITIVES' (did you mean "
-            "'SENSITIVE'?); got {'SENSITIVES': []}.",
+            "'LOCK_TIMEOUT', 'SENSITIVE', 'HISTORY_TIME_TO_LIVE', 'AUTO_DEPLOY', 'SHARED_TRANSACTIONS', "
+            "without 'SENSITIVES' (did you mean 'SENSITIVE'?); got {'SENSITIVES': []}.",
         ),
         (
             {"ENGINES": {"default": {"MAX_WAITS": 5}}},
