@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from jobexec.executor import job_executor
+from jobexec.executor.run import group as run_group
 from jobexec.executor.run.group import execute_group
 from jobexec.models import Job, TimerJob
 from jobexec.processes.definition import Flow, JobOptions, Kind, Node, Process, Work
@@ -58,6 +59,7 @@ def groups(monkeypatch):
 
     monkeypatch.setattr(job_executor, "execute_group", run)
     monkeypatch.setattr(together, "is_quick", lambda handler: True)
+    monkeypatch.setattr(run_group, "_LONGEST", 600.0)
     return found
 
 

@@ -5,6 +5,7 @@ from django.db import OperationalError
 
 from jobexec import job
 from jobexec.executor.job_executor import JobExecutor
+from jobexec.executor.pool.throughput import Throughput
 from jobexec.executor.run.ahead import look_ahead, looks_ahead
 from jobexec.executor.run.execution import execute_batch
 from jobexec.models import Job
@@ -33,8 +34,10 @@ def echo(number):
 
 
 @pytest.fixture(autouse=True)
-def nothing_yet():
+def nothing_yet(monkeypatch):
+    """What is found counts long enough, however slow the machine is."""
     calls.clear()
+    monkeypatch.setattr(steps, "_JUST", 600.0)
 
 
 @pytest.fixture
@@ -150,6 +153,7 @@ def test_threads_look_ahead(alias, settings, monkeypatch):
         return all_waiting(using, jobs)
 
     monkeypatch.setattr(load, "all_waiting", look)
+    monkeypatch.setattr(Throughput, "within", lambda throughput, seconds: 1)  # they are short, also where all is slow
     parallel(*(echo.s(number) for number in range(100))).start(using=alias)
     executor = JobExecutor()
     executor.start()

@@ -56,11 +56,12 @@ def work(context):
 
 @pytest.fixture(autouse=True)
 def known(alias, monkeypatch):
-    """The handler is known to be quick, however long it takes here."""
+    """The handler is known to be quick, and there is time for all of a group, however slow the machine is."""
     shop.__init__()
     shop.alias = alias
     monkeypatch.setattr(together, "_alone", {})
     monkeypatch.setattr(together, "is_quick", lambda handler: True)
+    monkeypatch.setattr(run_group, "_LONGEST", 600.0)
 
 
 def a_process(*, exclusive=True, parallel=False, task=None, more=(), **fields):
