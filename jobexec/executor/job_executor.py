@@ -229,9 +229,12 @@ class JobExecutor(Service):
             self._run(batch)
             return
         group = [batch, *others]
-        left = execute_group(group, self)
-        chunk.give_back(left)
-        if sum(one[0].alone for one in group) >= len(group) - 1:
+        left = group
+        try:
+            left = execute_group(group, self)
+        finally:  # also after unforeseen errors: jobs that nobody has stay locked as long as the process lives
+            chunk.give_back(left)
+        if sum(one[0].alone for one in left) >= len(group) - 1:
             self._shared_from = clock.monotonic() + _APART
         if self._hinted:
             for _ in range(len(group) - len(left)):

@@ -59,12 +59,13 @@ def are_alike(one: Batch, other: Batch) -> bool:
 
 
 def execute_group(batches: Sequence[Batch], host: Host) -> list[Batch]:
-    """Run single jobs of one handler in one transaction; never raises. Returns the batches that have not run.
+    """Run single jobs of one handler in one transaction. Returns the batches that have not run.
 
-    Those marked as ``alone`` cannot share a transaction: with their handler, or because something has gone wrong that
-    concerns the whole transaction; all of it was then rolled back.
+    They are marked as ``alone`` if they cannot share a transaction: by their handler, or because something has gone
+    wrong that concerns all of it; it was then rolled back. So they are after an unforeseen error, too.
     """
-    batches = list(batches)
+    for batch in batches:
+        batch[0].alone = True
     handler = get_handler(batches[0][0].handler_type)
     begin: BeginGroup | None = getattr(handler, "begin_group", None)
     able = [batch for batch in batches if begin is not None and _is_able(batch[0], handler, host)]
@@ -78,16 +79,13 @@ def execute_group(batches: Sequence[Batch], host: Host) -> list[Batch]:
             logger.debug("%d jobs run alone and not in one transaction: %s", len(able), error)
             group.outcomes, group.late = [], []
     clean_up()
+    for work in group.late:
+        work.alone = False
     ran = {id(outcome.work): outcome for outcome in group.outcomes}
-    late = {id(work) for work in group.late}
-    left = []
+    left = [batch for batch in batches if id(batch[0]) not in ran]
     for batch in batches:
-        work = batch[0]
-        if id(work) in ran:
-            _leave(ran[id(work)], batch, host)
-        else:
-            work.alone = id(work) not in late
-            left.append(batch)
+        if id(batch[0]) in ran:
+            _leave(ran[id(batch[0])], batch, host)
     return left
 
 
