@@ -87,6 +87,22 @@ def test_each_job_of_many_instances_runs_once(alias, make_executor, groups, shar
     assert check(using=alias) == []
 
 
+def test_after_an_unforeseen_error_each_job_runs_alone(alias, make_executor, groups, monkeypatch):
+    def fail(work, handler, host):
+        raise MemoryError
+
+    monkeypatch.setattr(run_group, "_is_able", fail)
+    for number in range(15):
+        start_flow(alias, fork(3), {"number": number})
+    executor = make_executor(THREADS=1)
+    executor.start()
+    until(lambda: over(alias))
+    until(lambda: executor.idle)
+    assert set(calls.values()) == {1}
+    assert not Job.objects.using(alias).exists()
+    assert check(using=alias) == []
+
+
 def test_where_none_can_share_a_transaction_none_is_tried_for_a_while(alias, make_executor, groups, monkeypatch):
     monkeypatch.setattr(together, "is_quick", lambda handler: False)
     monkeypatch.setattr(job_executor, "_APART", 600.0)

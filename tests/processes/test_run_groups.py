@@ -1,5 +1,6 @@
 """Asynchronous continuations that share a transaction: each counts, or fails, as if it were alone."""
 
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
@@ -24,7 +25,7 @@ from jobexec.signals import job_completed, job_started
 from jobexec.testing import ManualExecutor
 from tests.support.executor import Host
 from tests.support.factories import acquire
-from tests.support.threads import finish, held, start
+from tests.support.threads import TIMEOUT, finish, held, start
 
 pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
 
@@ -242,6 +243,43 @@ def test_after_an_error_that_its_handler_hides_each_runs_alone(alias):
     assert len(left) == 5
     assert all(job.alone for job in left)
     assert (host.outcomes, written(), at("a")) == ([], ["taken"], 5)
+
+
+def test_in_a_deadlock_one_job_is_undone_and_runs_again_at_no_cost(alias):
+    """The other party has what it wants as soon as the group is committed."""
+    first, second = (Group.objects.using(alias).create(name=name) for name in ("first", "second"))
+    begin(a_process())
+    has_first, has_second = threading.Event(), threading.Event()
+
+    def lock(row):
+        list(Group.objects.using(alias).filter(pk=row.pk).select_for_update())
+
+    def act(context, number):
+        if number == 1:
+            lock(first)
+            has_first.set()
+        elif number == 2:
+            assert has_second.wait(TIMEOUT)
+            lock(second)
+
+    def other():
+        with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+            cursor.execute("SET LOCAL deadlock_timeout = '60s'")  # not the one that PostgreSQL ends
+            lock(second)
+            has_second.set()
+            assert has_first.wait(TIMEOUT)
+            lock(first)
+
+    shop.act = act
+    crossing = start(alias, other)
+    host, left = run()
+    finish(crossing)
+    assert left == []
+    (failed,) = host.outcomes
+    assert (failed.failure.kind, len(shop.calls)) == ("conflict", 5)
+    assert [name for name in written() if "a" in name] == [f"{number} a" for number in NUMBERS if number != 2]
+    job = next(row for table in (Job, TimerJob) for row in table.objects.using(alias).filter(pk=failed.work.id))
+    assert job.retries == failed.work.retries
 
 
 def test_after_a_rollback_that_its_handler_has_asked_for_each_runs_alone(alias):
