@@ -3,13 +3,12 @@
 from datetime import timedelta
 
 import pytest
-from django.db import OperationalError
 
 from jobexec import clock, job, publish_message
 from jobexec.backends.compat import task, task_backends
 from jobexec.exceptions import DoNotRetry
 from jobexec.handlers import registry
-from jobexec.models import Batch, BlockedJob, DeadLetterJob, Incident, Job, TimerJob
+from jobexec.models import Batch, BlockedJob, DeadLetterJob, Incident, Job
 from jobexec.operations import hold_resource, release_resource, requeue
 from jobexec.operations.settle.fail import fail_jobs
 from jobexec.operations.values.failure import Failure
@@ -22,7 +21,6 @@ from jobexec.processes.flows.builder import Flow
 from jobexec.processes.flows.calls import call
 from jobexec.processes.flows.canvas import chain, parallel
 from jobexec.processes.flows.terms import item, previous
-from jobexec.processes.handlers import steps
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
 from jobexec.processes.operations.events import correlate
 from jobexec.processes.operations.instances import cancel
@@ -31,7 +29,7 @@ from jobexec.processes.operations.why import why
 from jobexec.processes.store import definitions
 from jobexec.processes.store import jobs as job_rows
 from jobexec.retry import RetryPlan
-from jobexec.testing import ManualExecutor, controlled_clock
+from jobexec.testing import controlled_clock
 
 CALLS = []
 
@@ -575,37 +573,6 @@ def test_a_long_list_is_cancelled(alias, run_jobs):
     run_items(run_jobs, begin)
     assert CALLS == []
     assert Batch.objects.using(alias).get().state in ("cancelled", "failed")
-
-
-@pytest.mark.parametrize("when", ["before the function", "after it"])
-def test_an_outage_of_the_database_costs_a_step_no_retry(alias, run_jobs, monkeypatch, when):
-    flow = Flow("order")
-    flow.step(note, "a")
-    instance = started(alias, flow)
-    name = "_waiting" if when == "before the function" else "proceed"
-    original, failures = getattr(steps, name), [OperationalError("terminating connection due to administrator command")]
-
-    def away(*args, **kwargs):
-        if failures:
-            raise failures.pop() from AdminShutdown()
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(steps, name, away)
-    monkeypatch.setattr(steps, "is_of_connection", lambda error: isinstance(error.__cause__, AdminShutdown))
-    retries = Job.objects.using(alias).get().retries
-    with controlled_clock() as clock:
-        executor = ManualExecutor(alias, reraise=False)
-        executor.run_next()
-        row = next(iter([*Job.objects.using(alias), *TimerJob.objects.using(alias)]))
-        assert row.retries == retries
-        clock.advance(timedelta(minutes=1))
-        run_jobs()
-    assert (["a"] if when == "before the function" else ["a", "a"]) == CALLS
-    assert state(alias, instance) == "completed"
-
-
-class AdminShutdown(Exception):
-    """As the driver says it."""
 
 
 # Tasks of django.tasks.

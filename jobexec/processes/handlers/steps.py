@@ -7,7 +7,8 @@ process is killed before that, the function runs again; after it, the job finds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -81,6 +82,8 @@ class StepFunction:
             return None
         try:
             result = self.function.execute(context, arguments)
+        except NotBegun:
+            raise
         except Exception as error:
             _take_error(context, token, error)
             return None
@@ -104,8 +107,19 @@ def _take_error(context: JobContext, token: _Waiting, error: Exception) -> None:
     elif isinstance(error, BpmnError):
         thrown = ErrorThrown(token.id, token.activity, error.code, error.message, error.variables)
         _take_outcome(context.using, token.root, thrown)
-    elif not (is_last(context, error) and (fails(context, token, error) or _waiting(context) is None)):
+    elif not (is_last(context, error) and _is_over(context, token, error)):
         raise error
+
+
+def _is_over(context: JobContext, token: _Waiting, error: Exception) -> bool:
+    """Whether the last failure of a job leaves no dead letter: there is a way for failures, or nobody waits for it."""
+    try:
+        with _recording():
+            return fails(context, token, error) or _waiting(context) is None
+    except RetryIn:
+        if isinstance(error, DoNotRetry):
+            raise error from None  # rather a dead letter than another call
+        raise
 
 
 def _take_timeout(context: JobContext, token: _Waiting) -> None:
@@ -120,19 +134,39 @@ def _take_timeout(context: JobContext, token: _Waiting) -> None:
 def _take_outcome(using: str, root: UUID, outcome: JobDone | ErrorThrown) -> None:
     """The step that follows a function. What is wrong with it is no reason to run the function again."""
     try:
-        proceed(using, root, outcome)
+        with _recording():
+            proceed(using, root, outcome)
     except results.NOT_KEPT as error:
         raise results.not_kept(error) from error
+
+
+@contextmanager
+def _recording() -> Iterator[None]:
+    """After a function: if the database is away, that is no failure. It runs again, and spends no retry."""
+    try:
+        yield
     except Exception as error:
-        if is_of_connection(error):  # the function has not failed: it runs again, and spends no retry
+        if is_of_connection(error):
             raise RetryIn(
                 _PAUSE, "The database was not available when its result was recorded.", count=False
             ) from error
         raise
 
 
+@contextmanager
+def _looking_up() -> Iterator[None]:
+    """Before a function: if the database is away, the job is released at no cost."""
+    try:
+        yield
+    except Exception as error:
+        if is_of_connection(error):
+            raise NotBegun(str(error)) from error
+        raise
+
+
 def _works_in_jobs(using: str, definition: str) -> bool:
-    return definitions.process(using, definition).works_in_jobs
+    with _recording():
+        return definitions.process(using, definition).works_in_jobs
 
 
 class _Outcome(NamedTuple):
@@ -166,7 +200,8 @@ class ItemFunction(StepFunction):
         if token is None:
             return None
         result = results.checked(self.function.execute(context, arguments), self.function.name)
-        keep_item(context.using, token.root, token.id, context.id, result)
+        with _recording():
+            keep_item(context.using, token.root, token.id, context.id, result)
         return None
 
 
@@ -177,13 +212,9 @@ _PAUSE = 1
 
 
 def _looked_up(context: JobContext, job: UUID | None = None) -> _Waiting | None:
-    """As :func:`_waiting`, before the function; the job is released, at no cost, if the database is away."""
-    try:
+    """As :func:`_waiting`, before the function."""
+    with _looking_up():
         return _waiting(context, job)
-    except Exception as error:
-        if is_of_connection(error):
-            raise NotBegun(str(error)) from error
-        raise
 
 
 def _waiting(context: JobContext, job: UUID | None = None) -> _Waiting | None:
@@ -241,11 +272,12 @@ def _service_step(name: str, task: Callable[..., Any]) -> JobFunction[..., Any]:
     """A service task that a file puts outside of the step, as a job function: its variables are read without a lock."""
 
     def run(context: JobContext, root: str, token: str, arguments: Any = None) -> Any:
-        tokens = load.load_unlocked(context.using, UUID(root), UUID(token))
-        place = tokens.token(UUID(token)) if tokens is not None else None
-        if tokens is None or place is None:
-            return None  # it has gone on meanwhile; so its result is not taken
-        node = definitions.process(context.using, tokens.instance(place).definition).node(place.element)
+        with _looking_up():
+            tokens = load.load_unlocked(context.using, UUID(root), UUID(token))
+            place = tokens.token(UUID(token)) if tokens is not None else None
+            if tokens is None or place is None:
+                return None  # it has gone on meanwhile; so its result is not taken
+            node = definitions.process(context.using, tokens.instance(place).definition).node(place.element)
         assert node.work is not None
         call = HandlerCall(node, node.work, arguments, tokens.scope(place))
         return _Outcome(run_service(task, call), call.changed)
