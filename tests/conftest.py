@@ -147,14 +147,11 @@ def _parameters(test: pytest.Item) -> Iterator[Any]:
     only = test.get_closest_marker("databases")
     transaction = test.get_closest_marker("transactional") is not None
     possible = [name for name in (only.args if only else tiers.NAMES) if name in databases.covered]
-    for name in tiers.current().databases_for(test, possible, every=only is not None):
-        alias = databases.covered[name].alias
-        access = pytest.mark.django_db(databases=[alias], transaction=transaction)
-        yield pytest.param(alias, marks=access, id=name)
-    if only is None and possible and tiers.current().portable_too(test, possible):
-        alias = databases.covered["postgresql"].alias
-        access = pytest.mark.django_db(databases=[alias], transaction=transaction)
-        yield pytest.param(alias, marks=[access, pytest.mark.portable], id="portable")
+    for name in tiers.current().forms_for(test, possible, every=only is not None):
+        alias = databases.covered["postgresql" if name == tiers.PORTABLE else name].alias
+        marks = [pytest.mark.django_db(databases=[alias], transaction=transaction)]
+        marks += [pytest.mark.portable] if name == tiers.PORTABLE else []
+        yield pytest.param(alias, marks=marks, id=name)
     # A test for one database reports that it did not run; for the others the header reports it.
     for name in only.args if only else ():
         if name in possible:

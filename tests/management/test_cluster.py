@@ -127,6 +127,7 @@ class TestEnd:
         assert len(nodes) == 2
         return process, nodes
 
+    @pytest.mark.nightly
     def test_ctrl_c_ends_the_nodes_and_removes_the_rows(self, alias, running):
         process, nodes = running
         process.send(signal.SIGINT)

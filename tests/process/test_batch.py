@@ -15,6 +15,7 @@ COUNT = 4000
 
 
 @pytest.mark.databases("postgresql", "mariadb")
+@pytest.mark.nightly
 def test_kill_9_in_the_middle_of_a_batch(alias, run):
     keys = {"CATEGORIES": ["default", "mail"], "INVOCATIONS_PER_BATCH_JOB": 10, "BATCH_JOBS_PER_SEED": 20}
     keys |= {"BATCH_POLL_TIME": 0.2}

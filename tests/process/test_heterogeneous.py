@@ -60,6 +60,7 @@ def test_what_a_node_does_not_know_waits_for_one_that_does(alias, run, enqueue, 
     assert list(logged) == [("successful", 1, 3)]
 
 
+@pytest.mark.nightly
 def test_what_nobody_knows_is_a_dead_letter_when_its_time_is_over(alias, run, enqueue_extra, trace):
     job = enqueue_extra("never")
     for node in ("one", "two"):

@@ -33,6 +33,7 @@ def test_kill_9_in_the_middle_of_many_jobs(alias, run, enqueue, trace):
 
 
 @pytest.mark.databases("postgresql")
+@pytest.mark.nightly
 def test_what_ran_when_its_process_was_killed_runs_side_by_side_again(alias, run, enqueue, trace):
     for number in range(6):
         enqueue("wait", f"n{number}", str(trace.go))
@@ -76,7 +77,7 @@ def test_the_permits_of_a_killed_node_stay_taken_until_its_jobs_are_recovered(al
 
 
 @pytest.mark.databases("postgresql", "mariadb")
-@pytest.mark.parametrize("instance", ["", "order-1"])
+@pytest.mark.parametrize("instance", [pytest.param("", marks=pytest.mark.nightly), "order-1"])
 def test_kill_9_between_the_commit_of_a_follow_up_and_the_pool(alias, run, enqueue, trace, instance):
     first = run("--node", "one", **SHORT_LEASE).started()
     enqueue("die_before_the_pool", instance, process_instance_id=instance)
@@ -117,6 +118,7 @@ def test_kill_9_with_async_jobs_in_hand(alias, run, enqueue, trace):
 
 
 @pytest.mark.databases("postgresql")
+@pytest.mark.nightly
 def test_jobs_that_kill_their_process_end_as_dead_letters_and_their_neighbours_are_done(alias, run, enqueue, trace):
     killers = {enqueue("die", how, retries=1, priority=-1).pk for how in ("exit", "kill")}
     for number in range(4):  # each may be lost with its killer, and then runs in a process of its own

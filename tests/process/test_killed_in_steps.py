@@ -38,8 +38,8 @@ def start(alias, trace):
         pytest.param("lock", "2,5", marks=NIGHTLY),
         pytest.param("flush", "2,5", marks=NIGHTLY),
         ("jobs", "2,5"),
-        ("step of a function", "1,3"),
-        ("end of an atomic job", "1,3"),
+        pytest.param("step of a function", "1,3", marks=NIGHTLY),
+        pytest.param("end of an atomic job", "1,3", marks=NIGHTLY),
         pytest.param("settled", "1,3", marks=NIGHTLY),
     ],
 )
@@ -72,7 +72,12 @@ def test_killed_here_an_instance_comes_to_the_same_end(alias, run, trace, tmp_pa
 
 @pytest.mark.databases("postgresql")
 @pytest.mark.parametrize(
-    ("place", "visit"), [("handler", "3"), ("end of a group", "1"), pytest.param("jobs of a group", "1", marks=NIGHTLY)]
+    ("place", "visit"),
+    [
+        pytest.param("handler", "3", marks=NIGHTLY),
+        ("end of a group", "1"),
+        pytest.param("jobs of a group", "1", marks=NIGHTLY),
+    ],
 )
 def test_killed_while_several_jobs_share_a_transaction(alias, run, tmp_path, place, visit):
     """Nothing of any of them is there, and each is done in the end, once."""

@@ -61,6 +61,7 @@ def test_the_tables_are_where_the_router_allows_them(project: Path) -> None:
     assert not {name for name in tables(project / "default") if name.startswith("jobexec")}
 
 
+@pytest.mark.nightly
 def test_the_executor_serves_the_engine_and_names_the_missing_migration(project: Path) -> None:
     refused = manage(project, "runjobexecutor", "--check")
     assert refused.returncode == 1

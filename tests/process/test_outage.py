@@ -68,6 +68,7 @@ def _outage(alias, behind_proxy, enqueue, trace, seconds):
 
 
 @pytest.mark.databases("postgresql")
+@pytest.mark.nightly
 def test_connections_that_break_again_and_again(alias, behind_proxy, enqueue, trace):
     proxy, start = behind_proxy
     rows = [enqueue("note", str(number), process_instance_id=f"order-{number % 9}") for number in range(200)]

@@ -79,6 +79,7 @@ def test_max_rss(alias, run, enqueue, trace):
 
 
 @pytest.mark.databases("postgresql")
+@pytest.mark.nightly
 def test_two_processes_are_recycled_one_after_the_other(alias, run, enqueue, trace):
     for number in range(3):  # one process holds at most two of them
         enqueue("wait", str(number), str(trace.go))

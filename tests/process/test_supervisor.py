@@ -140,12 +140,14 @@ def test_children_notice_that_the_supervisor_is_gone_and_drain(alias, pair, enqu
     assert trace.lines() == ["begun a", "ended a"]
 
 
+@pytest.mark.nightly
 def test_children_that_cannot_start_end_the_supervisor_with_their_code(alias, run):
     supervisor = run("--processes", "2", "--node", "n" * 100)  # the names of its children are longer than allowed
     assert supervisor.ended() == 1
     assert "1 to 100 printable characters" in supervisor.text
 
 
+@pytest.mark.nightly
 def test_until_empty_ends_all_of_them(alias, run, enqueue, trace):
     for number in range(20):
         enqueue("note", str(number))

@@ -84,9 +84,9 @@ def test_thousands_wait_at_once(alias, start, handle):
     crowd(alias, start, handle, 2_000)
 
 
-@pytest.mark.slow
 @pytest.mark.databases("postgresql")  # the async worker is the same; two thousand show the others
 @pytest.mark.parametrize("options", [{}, {"timeout": 600}])
+@pytest.mark.nightly
 def test_ten_thousand_wait_at_once(alias, start, handle, options):
     crowd(alias, start, handle, 10_000, **options)
 

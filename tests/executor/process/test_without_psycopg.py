@@ -108,6 +108,7 @@ def run(project, *arguments):
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_it_is_checked_migrated_and_run_and_visited(project):
     assert run(project, "-c", "try: import psycopg\nexcept ImportError: print('none')") == "none\n"
     assert "no issues" in run(project, "-m", "django", "check", "--database", "default")

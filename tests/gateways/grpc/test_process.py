@@ -72,6 +72,7 @@ def test_the_first_signal_answers_who_waits_and_exits_with_0(alias, run, number)
 
 
 @pytest.mark.databases("postgresql")
+@pytest.mark.nightly
 def test_the_second_signal_leaves_at_once(engine, run):
     process = run("--grace", "60")
     client = Client(port_of(process))
@@ -117,6 +118,7 @@ def test_it_says_whom_it_serves(alias, run):
 
 
 @pytest.mark.databases("sqlite")
+@pytest.mark.nightly
 def test_a_port_that_is_taken_is_an_error_unless_it_is_shared(alias, run):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -210,6 +212,7 @@ def test_without_the_extra_it_says_what_to_install():
 
 
 @pytest.mark.databases("postgresql", "mariadb")
+@pytest.mark.nightly
 def test_two_gateways_give_each_job_once_and_wake_for_each_other(engine, run):
     clients = [Client(port_of(run())) for _ in range(2)]
     streams = [Streamed(client.stream("payment")) for client in clients]

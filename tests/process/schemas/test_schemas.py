@@ -72,6 +72,7 @@ def test_one_executor_runs_each_job_in_the_schema_of_its_tenant(project, run):
 
 
 @pytest.mark.parametrize("project", ["tenant"], indirect=True)
+@pytest.mark.nightly
 def test_an_executor_of_one_schema_leaves_the_others_alone(project, run):
     jobs = "SELECT count(*) FROM {schema}.jobexec_job"
     executor = run("--until-empty", env={**project.environment, "EXECUTOR_SCHEMA": "acme"})

@@ -5,16 +5,18 @@
 
 A test belongs to every tier unless a marker leaves it to a later one: `slow`, `browser` and `gate` to the gate,
 `nightly` to the nightly run. A test with the argument `alias` runs on one database, PostgreSQL if it is available, or
-on each of the tier's databases if it is marked `every_database`. The gate treats the folders `SQL` as marked.
+on each of the tier's databases if it is marked `every_database`. The gate treats the folders `SQL` as
+marked, and runs a test of several databases on PostgreSQL and on one of the others.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 # The processes that tests start do without pytest, and their settings import this module.
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _TESTS = Path(__file__).resolve().parents[2]
 
 NAMES = ("sqlite", "postgresql", "mariadb")
+#: PostgreSQL, as if it were a database that jobexec does not know.
+PORTABLE = "portable"
 
 #: With JOBEXEC_TEST_DATABASES, every test runs on the databases named there.
 NAMED = bool(os.environ.get("JOBEXEC_TEST_DATABASES"))
@@ -42,9 +46,11 @@ class Tier:
     `databases` are those used. `everywhere` are folders whose tests run on each of them; with None, all tests do.
     `leaves` are the markers of tests that a later tier runs. `only`, if it is not empty, limits the tier to these
     folders, on SQLite, and to the tests marked `smoke`, on PostgreSQL. With `slow_once`, slow tests run on one
-    database, except those of plans. In the folders `portable`, tests also run in the portable forms. `examples` is the
-    number of examples that Hypothesis tries in the tests of random schedules. Only a tier that `explores` lets it look
-    for new ones; in the others they are the same in each run, so that no change fails by a fault that was there before.
+    database. In the folders `portable`, tests also run in the portable forms. With `in_turn`, a test that would run on
+    PostgreSQL and on several others, the portable forms among them, runs on PostgreSQL and on one of these: which one,
+    its name decides, so that it is the same in each run. `examples` is the number of examples that Hypothesis tries in
+    the tests of random schedules. Only a tier that `explores` lets it look for new ones; in the others they are the
+    same in each run, so that no change fails by a fault that was there before.
     """
 
     name: str
@@ -55,6 +61,7 @@ class Tier:
     leaves: frozenset[str] = LATER
     only: frozenset[str] = frozenset()
     slow_once: bool = False
+    in_turn: bool = False
     portable: tuple[str, ...] = ()
     examples: int = 25
     explores: bool = False
@@ -62,7 +69,7 @@ class Tier:
     def databases_for(self, test: pytest.Item, possible: Iterable[str], every: bool) -> list[str]:
         """Return those of these databases on which a test runs; `every`: the test names its databases itself."""
         found = [name for name in NAMES if name in possible]
-        if self.slow_once and not NAMED and test.get_closest_marker("slow") and _folder(test.path) != "plans":
+        if self.slow_once and not NAMED and test.get_closest_marker("slow"):
             return [name for name in ["postgresql", *found] if name in found][:1]
         if NAMED or every or self.everywhere is None or _folder(test.path) in self.everywhere:
             return found
@@ -74,8 +81,18 @@ class Tier:
             main = ["postgresql"]
         return [name for name in [*main, *found] if name in found][:1]
 
-    def portable_too(self, test: pytest.Item, possible: Iterable[str]) -> bool:
-        """Whether a test also runs on PostgreSQL in the portable forms, as on an unknown database."""
+    def forms_for(self, test: pytest.Item, possible: Sequence[str], every: bool) -> list[str]:
+        """Return what a test runs on: some of these databases, and perhaps `PORTABLE`."""
+        found = self.databases_for(test, possible, every)
+        if not every and self._runs_portable(test, possible):
+            found.append(PORTABLE)
+        others = [name for name in found if name != "postgresql"]
+        if not self.in_turn or NAMED or len(others) < 2 or len(others) == len(found):
+            return found
+        chosen = others[crc32(test.nodeid.encode()) % len(others)]
+        return [name for name in found if name in ("postgresql", chosen)]
+
+    def _runs_portable(self, test: pytest.Item, possible: Iterable[str]) -> bool:
         if "postgresql" not in possible or test.get_closest_marker("fast_form"):
             return False
         return str(test.path.relative_to(_TESTS)).startswith(self.portable)
@@ -116,7 +133,9 @@ _TIERS = (
         everywhere=SQL,
         leaves=frozenset({"nightly"}),
         slow_once=True,
+        in_turn=True,
         portable=_PORTABLE,
+        examples=15,
     ),
     Tier(
         "nightly",

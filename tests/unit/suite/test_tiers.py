@@ -10,10 +10,11 @@ from tests.support.suite.tiers import TIERS
 EVERY, SLOW, SMOKE = pytest.mark.every_database, pytest.mark.slow, pytest.mark.smoke
 
 
-def a_test(path, *marks):
+def a_test(path, *marks, name="test_x"):
     """As much of a test as is asked here."""
     found = {mark.name: mark for mark in marks}
-    return SimpleNamespace(path=tiers._TESTS / path, get_closest_marker=found.get, iter_markers=lambda: iter(marks))
+    asked = {"get_closest_marker": found.get, "iter_markers": lambda: iter(marks)}
+    return SimpleNamespace(path=tiers._TESTS / path, nodeid=f"tests/{path}::{name}", **asked)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ def a_test(path, *marks):
         ("gate", "executor/test_x.py", [EVERY], ["sqlite", "postgresql", "mariadb"]),
         ("gate", "operations/test_x.py", [], ["sqlite", "postgresql", "mariadb"]),
         ("gate", "operations/test_x.py", [SLOW], ["postgresql"]),
-        ("gate", "plans/test_x.py", [SLOW], ["sqlite", "postgresql", "mariadb"]),
+        ("gate", "plans/test_x.py", [SLOW], ["postgresql"]),
         ("compat", "unit/test_x.py", [EVERY], ["sqlite"]),
         ("compat", "executor/test_x.py", [SMOKE], ["postgresql"]),
         ("nightly", "executor/test_x.py", [], ["sqlite", "postgresql", "mariadb"]),
@@ -37,6 +38,51 @@ def test_the_databases_of_a_test(monkeypatch, tier, path, marks, expected):
     tier = TIERS[tier]
     assert tier.databases_for(a_test(path, *marks), tier.databases, every=False) == expected
     assert tier.databases_for(a_test(path, *marks), ["mariadb"], every=False) == ["mariadb"]
+
+
+@pytest.mark.parametrize(
+    ("tier", "path", "possible", "others"),
+    [
+        ("gate", "operations/test_x.py", ["sqlite", "postgresql", "mariadb"], {"sqlite", "mariadb"}),
+        ("gate", "operations/rows/test_x.py", ["sqlite", "postgresql", "mariadb"], {"sqlite", "mariadb", "portable"}),
+        ("gate", "operations/test_x.py", ["postgresql", "mariadb"], {"mariadb"}),
+    ],
+)
+def test_the_gate_runs_a_test_on_postgresql_and_in_turn_on_one_of_the_others(monkeypatch, tier, path, possible, others):
+    monkeypatch.setattr(tiers, "NAMED", False)
+    found = set()
+    for number in range(50):
+        forms = TIERS[tier].forms_for(a_test(path, name=f"test_{number}"), possible, every=False)
+        assert forms == TIERS[tier].forms_for(a_test(path, name=f"test_{number}"), possible, every=False)
+        assert len(forms) == 2
+        found.update(forms)
+    assert found == {"postgresql", *others}
+
+
+@pytest.mark.parametrize(
+    ("tier", "named", "path", "possible", "expected"),
+    [
+        ("gate", False, "operations/test_x.py", ["sqlite", "mariadb"], ["sqlite", "mariadb"]),
+        (
+            "gate",
+            True,
+            "operations/test_x.py",
+            ["sqlite", "postgresql", "mariadb"],
+            ["sqlite", "postgresql", "mariadb"],
+        ),
+        (
+            "nightly",
+            False,
+            "operations/test_x.py",
+            ["sqlite", "postgresql", "mariadb"],
+            ["sqlite", "postgresql", "mariadb", "portable"],
+        ),
+        ("quick", False, "operations/rows/test_x.py", ["sqlite", "postgresql"], ["postgresql"]),
+    ],
+)
+def test_who_has_no_turns(monkeypatch, tier, named, path, possible, expected):
+    monkeypatch.setattr(tiers, "NAMED", named)
+    assert TIERS[tier].forms_for(a_test(path), possible, every=False) == expected
 
 
 def test_who_names_the_databases_has_every_test_on_them(monkeypatch):
