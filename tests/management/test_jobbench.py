@@ -89,7 +89,7 @@ def rows(alias):
 @pytest.mark.transactional
 class TestEachCase:
     @pytest.mark.gate
-    @pytest.mark.parametrize("case", some(SIDE_BY_SIDE, 3, later="nightly"))
+    @pytest.mark.parametrize("case", some(SIDE_BY_SIDE, 6, later="nightly"))
     def test_prints_one_json_object_and_removes_its_rows(self, alias, case):
         before, handlers = get_settings(), all_handlers()
         found = json.loads(bench(case, alias, json=True))
@@ -147,7 +147,7 @@ class TestExactlyOnce:
     RUNNING = [case for case in SIDE_BY_SIDE if case not in OF_ANOTHER_KIND]
 
     @pytest.mark.gate
-    @pytest.mark.parametrize("case", some(RUNNING, 4, later="nightly"))
+    @pytest.mark.parametrize("case", some(RUNNING, 6, later="nightly"))
     def test_ours_that_repeats_a_job_is_refused(self, alias, case, monkeypatch):
         ledger = CompactLedger if case in ("soak", "children") else Ledger
         note = ledger.note
@@ -164,7 +164,7 @@ class TestExactlyOnce:
 
     @pytest.mark.gate
     @pytest.mark.databases("sqlite")
-    @pytest.mark.parametrize("case", some(RUNNING, 4, later="nightly"))
+    @pytest.mark.parametrize("case", some(RUNNING, 6, later="nightly"))
     def test_raw_sql_that_repeats_a_job_is_refused(self, alias, case, monkeypatch):
         turn, step = RawQueue.turn, StepLoop._step
         monkeypatch.setattr(RawQueue, "turn", lambda self, done: (found := turn(self, done)) + found[:1])
@@ -175,7 +175,7 @@ class TestExactlyOnce:
 
     @pytest.mark.gate
     @pytest.mark.databases("sqlite")
-    @pytest.mark.parametrize("case", some(RUNNING, 4, later="nightly"))
+    @pytest.mark.parametrize("case", some(RUNNING, 6, later="nightly"))
     def test_raw_sql_that_loses_a_job_is_refused(self, alias, case, monkeypatch):
         turn, step = RawQueue.turn, StepLoop._step
 

@@ -40,7 +40,7 @@ from tests.support.suite.tiers import some
 from .test_failures import explained
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
-pytestmark = [pytest.mark.transactional, pytest.mark.slow]
+pytestmark = [pytest.mark.transactional, pytest.mark.nightly]
 
 ROWS = 30_000
 #: A count looks at one row more than it counts; a page is found behind those before it.
@@ -97,7 +97,6 @@ def columns_of(table: type[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         (Incident, "?state=all"),
     ],
 )
-@pytest.mark.slow
 def test_a_list(alias: str, table: type[Any], query: str, settings: Any) -> None:
     settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
     columns, differing = columns_of(table)

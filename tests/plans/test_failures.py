@@ -18,7 +18,7 @@ from tests.support.factories import a_failure, a_run, acquire, make_job, make_ro
 from .test_plans import EXPLAIN, fill
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
-pytestmark = [pytest.mark.transactional, pytest.mark.slow]
+pytestmark = [pytest.mark.transactional, pytest.mark.nightly]
 
 _SCANS = {"postgresql": "Seq Scan on {}", "mysql": "'{}', 'ALL'", "sqlite": "SCAN {}"}
 

@@ -16,7 +16,7 @@ from tests.support.factories import make_row
 from .test_plans import ANALYZE, ROWS, fill, plans
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
-pytestmark = [pytest.mark.transactional, pytest.mark.slow]
+pytestmark = [pytest.mark.transactional, pytest.mark.nightly]
 
 OLD = timedelta(days=3)
 

@@ -18,7 +18,7 @@ from .test_failures import explained
 from .test_plans import fill as fill_at_random
 
 # ANALYZE TABLE commits on MariaDB, so nothing here could be rolled back.
-pytestmark = [pytest.mark.transactional, pytest.mark.slow]
+pytestmark = [pytest.mark.transactional, pytest.mark.nightly]
 
 #: How each database says that it goes through a table without an index.
 _SCANS = {"postgresql": "Seq Scan on {}", "mysql": "'{}', 'ALL'", "sqlite": "SCAN {}')"}

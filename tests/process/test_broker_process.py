@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql"), py
 NEVER = {"WAIT_TIME": 0.02, "MAX_WAIT": 60, "MAX_WAIT_WHEN_LISTENING": 60}
 
 
-@pytest.fixture(params=brokers.parameters())
+@pytest.fixture(params=brokers.parameters("rabbitmq"))
 def broker(request):
     broker = brokers.Broker(request.param, brokers.URLS[request.param])
     yield broker

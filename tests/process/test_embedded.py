@@ -73,8 +73,11 @@ def answer_of(url):
 
 @pytest.mark.parametrize(
     "command",
-    [[*GUNICORN, WSGI], [*GUNICORN, "--preload", WSGI], UVICORN],
-    ids=["gunicorn", "gunicorn-preload", "uvicorn"],
+    [
+        pytest.param([*GUNICORN, WSGI], id="gunicorn"),
+        pytest.param([*GUNICORN, "--preload", WSGI], id="gunicorn-preload", marks=pytest.mark.nightly),
+        pytest.param(UVICORN, id="uvicorn"),
+    ],
 )
 def test_each_process_has_an_executor_of_its_own(alias, serve, enqueue, trace, command):
     server = serve(*command)

@@ -32,7 +32,7 @@ class Manager:
             self.lines += new
 
 
-@pytest.fixture(params=["path", "abstract"])
+@pytest.fixture(params=["path", pytest.param("abstract", marks=pytest.mark.nightly)])
 def manager(request, tmp_path):
     address = str(tmp_path / "notify") if request.param == "path" else f"@jobexec-test-{os.getpid()}"
     manager = Manager(address)

@@ -69,7 +69,7 @@ class Terminal:
         os.close(self.master)
 
 
-@pytest.fixture(params=["rich", "plain"])
+@pytest.fixture(params=[pytest.param("rich", marks=pytest.mark.nightly), "plain"])
 def top(alias, request):
     environment = processes.environment(alias, JOBEXEC=processes.QUICK) | {"TERM": "xterm"}
     for name in ("COLUMNS", "LINES", "NO_COLOR", "DJANGO_COLORS"):

@@ -72,7 +72,7 @@ IDS = [f"{table.__name__}-{kind.__name__}-{str(value)[:20]}" for table in TABLES
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize(("table", "kind", "value"), some(CASES, 4, later="nightly"), ids=IDS)
+@pytest.mark.parametrize(("table", "kind", "value"), some(CASES, 8, later="nightly"), ids=IDS)
 @override_settings(TIME_ZONE="Pacific/Kiritimati")
 def test_every_list_and_page_survives(admin, table, kind, value):
     row = data.some_of_everything()[table]

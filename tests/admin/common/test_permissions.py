@@ -150,7 +150,7 @@ ACTIONS: list[tuple[type[Any], str, str, dict[str, str]]] = [
 ALL = {permission for _table, _action, permission, _asks in ACTIONS}
 NAMES = ("table", "action", "permission", "asks")
 PARAMETERS = [pytest.param(*case, id=f"{case[0].__name__}-{case[1]}") for case in ACTIONS]
-CASES = pytest.mark.parametrize(NAMES, some(PARAMETERS, 6))
+CASES = pytest.mark.parametrize(NAMES, some(PARAMETERS, 6, gate=3))
 
 
 @pytest.fixture(autouse=True)

@@ -57,7 +57,7 @@ def port_of(process):
 
 
 @pytest.mark.databases("sqlite", "postgresql")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)])
 def test_the_first_signal_answers_who_waits_and_exits_with_0(alias, run, number):
     process = run()
     client = Client(port_of(process))

@@ -108,6 +108,7 @@ def test_half_of_each_page_is_left_free(alias):
     assert "fillfactor=50" in options and "autovacuum_vacuum_scale_factor=0.01" in options
 
 
+@pytest.mark.nightly
 @pytest.mark.transactional
 def test_backwards_and_forwards(alias):
     try:
@@ -152,6 +153,7 @@ def test_keys_get_the_tenants_of_their_jobs(alias):
     assert ExclusiveLock.objects.using(alias).get().instance == "17"
 
 
+@pytest.mark.nightly
 @pytest.mark.transactional
 @pytest.mark.every_database
 def test_back_to_the_release_without_tenants(alias):

@@ -38,12 +38,17 @@ def missing(name: str) -> str | None:
     return None
 
 
-def parameters() -> list[Any]:
-    """Return both brokers as parameters of a fixture; skipped with the reason if they do not respond."""
+def parameters(*nightly: str) -> list[Any]:
+    """Return both brokers as parameters of a fixture; skipped with the reason if they do not respond.
+
+    Those named here are left to the nightly tier.
+    """
     found = []
     for name in URLS:
-        reason = missing(name)
-        found.append(pytest.param(name, marks=[pytest.mark.skip(reason=reason)] if reason else []))
+        marks = [pytest.mark.nightly] if name in nightly else []
+        if reason := missing(name):
+            marks.append(pytest.mark.skip(reason=reason))
+        found.append(pytest.param(name, marks=marks))
     return found
 
 

@@ -165,11 +165,18 @@ def files(arguments: Iterable[str]) -> frozenset[Path]:
     return frozenset(Path(argument.partition("::")[0]).resolve() for argument in arguments)
 
 
-def some(cases: Iterable[Any], each: int, later: str = "gate") -> list[Any]:
-    """Return parameters: the first and then one in `each` as they are, the others marked with the tier `later`."""
+def some(cases: Iterable[Any], each: int, later: str = "gate", gate: int = 1) -> list[Any]:
+    """Return parameters: the first and then one in `each` as they are, the others marked with the tier `later`.
+
+    With `gate`, only one in so many runs in the gate, and the others are left to the nightly tier.
+    """
     import pytest
 
-    return [_marked(case, getattr(pytest.mark, later)) if at % each else case for at, case in enumerate(cases)]
+    found = []
+    for at, case in enumerate(cases):
+        tier = later if at % gate == 0 else "nightly"
+        found.append(_marked(case, getattr(pytest.mark, tier)) if at % each else case)
+    return found
 
 
 def _marked(case: Any, mark: Any) -> Any:

@@ -132,6 +132,13 @@ def test_some_are_left_to_the_gate():
     assert later[0].id == "two"
 
 
+def test_some_run_in_the_gate_and_the_others_at_night():
+    marks = [getattr(each, "marks", []) for each in tiers.some(range(7), 6, gate=3)]
+    assert [[mark.name for mark in each] for each in marks] == [
+        [], ["nightly"], ["nightly"], ["gate"], ["nightly"], ["nightly"], [],
+    ]  # fmt: skip
+
+
 def test_some_are_left_to_the_nightly_run():
     first, second = tiers.some([1, 2], 2, later="nightly")
     assert first == 1 and [mark.name for mark in second.marks] == ["nightly"]
