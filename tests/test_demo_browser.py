@@ -5,6 +5,7 @@ from django.core.management import call_command
 
 from demo_project import settings as demo_settings
 from jobexec.testing import ManualExecutor
+from tests.support.suite.tiers import some
 from tests.support.threads import finish
 from tests.support.threads import start as beside
 from tests.support.web import browser
@@ -22,8 +23,9 @@ def as_in_the_demo(settings, tmp_path):
     settings.TRAVEL_SERVICE_TAKES = 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 400])
+@pytest.mark.parametrize(
+    ("width", "scheme"), some([(400, "dark"), (1440, "light"), (400, "light"), (1440, "dark")], 4, later="nightly")
+)
 def test_the_page_in_a_browser(open_page, scheme, width):  # noqa: F811
     call_command("load_processes", verbosity=0)
     page = open_page(None, color_scheme=scheme, viewport={"width": width, "height": 900})

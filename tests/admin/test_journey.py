@@ -92,7 +92,9 @@ def reloaded(page: Any, condition: Callable[[], Any]) -> None:
     until(fulfilled, turn=0.3)
 
 
-@pytest.fixture(params=[True, False], ids=["scripts", "no-scripts"])
+@pytest.fixture(
+    params=[pytest.param(True, id="scripts"), pytest.param(False, id="no-scripts", marks=pytest.mark.nightly)]
+)
 def scripts(request, monkeypatch):
     """Whether the browser runs scripts. Without, "all rows of the list" cannot be chosen, but all of a page can."""
     monkeypatch.setattr(DeadLetterJobAdmin, "list_per_page", 20 if request.param else 50)

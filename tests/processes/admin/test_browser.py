@@ -65,9 +65,8 @@ def pages(page, order, name):  # noqa: F811
             page.screenshot(path=f"{folder}/{name}-{number}.png", full_page=True)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "width"), some([("light", 1440), ("dark", 640), ("light", 640), ("dark", 1440)], 4, later="nightly")
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 640), ("light", 640), ("dark", 1440)])
 def test_every_page(page, scheme, width, order):  # noqa: F811
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
