@@ -4,6 +4,7 @@ from contextlib import ExitStack
 from datetime import timedelta
 
 import pytest
+from django.db import OperationalError
 
 from jobexec import job
 from jobexec.exceptions import DoNotRetry
@@ -11,6 +12,7 @@ from jobexec.models import DeadLetterJob, Job
 from jobexec.processes.flows import compiling
 from jobexec.processes.flows.builder import Flow
 from jobexec.processes.flows.terms import item
+from jobexec.processes.handlers import steps
 from jobexec.processes.handlers.registry import service_task
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.start import start
@@ -26,7 +28,7 @@ ONCE = "R1/PT1S"
 
 
 class Outage:
-    """The database that goes away, until :meth:`end`, when a function is called for the first time."""
+    """The database that goes away, until :meth:`end`, when a function is the first to be called."""
 
     def __init__(self, alias):
         self.alias, self.calls, self._away = alias, [], ExitStack()
@@ -142,6 +144,27 @@ def test_a_function_that_must_not_run_again_does_not(alias, outage):
     assert outage.calls == ["refuse"]
     assert DeadLetterJob.objects.using(alias).get().exception_message == "DoNotRetry: charged already"
     assert state(alias, instance) == "active"
+
+
+@pytest.mark.parametrize(("conflicts", "calls"), [(2, ["refuse", "sorry"]), (3, ["refuse"])])
+def test_in_conflicts_its_way_for_failures_is_tried_again(alias, outage, monkeypatch, conflicts, calls):
+    flow = Flow("fail")
+    flow.step(note, "sorry", after=flow.step(refuse, True).failed)
+    instance = flow.start(using=alias)
+    outage.calls.append("before")
+    left, original = [None] * conflicts, steps.proceed
+
+    def in_conflict(*args):
+        if left:
+            left.pop()
+            raise OperationalError("database is locked")
+        return original(*args)
+
+    monkeypatch.setattr(steps, "proceed", in_conflict)
+    ManualExecutor(alias, reraise=False).run_until_empty()
+    assert outage.calls[1:] == calls
+    assert (state(alias, instance) == "completed") == ("sorry" in calls)
+    assert DeadLetterJob.objects.using(alias).exists() == ("sorry" not in calls)
 
 
 @pytest.mark.every_database

@@ -35,6 +35,13 @@ from .environment import run_service
 from .registry import service
 from .stepping import End, proceed, proceed_together
 
+#: Seconds for which what was found for several jobs is good enough.
+_JUST = 0.05
+#: Seconds before another attempt to take the result of a function, which runs again.
+_PAUSE = 1
+#: How often the way for failures is tried in a conflict, after a function that must not run again.
+_TRIES = 3
+
 
 class StepFunction:
     """Runs a job function as a step; everything else is the function's."""
@@ -111,15 +118,20 @@ def _take_error(context: JobContext, token: _Waiting, error: Exception) -> None:
         raise error
 
 
-def _is_over(context: JobContext, token: _Waiting, error: Exception) -> bool:
-    """Whether the last failure of a job leaves no dead letter: there is a way for failures, or nobody waits for it."""
+def _is_over(context: JobContext, token: _Waiting, error: Exception, tries: int = _TRIES) -> bool:
+    """Whether the last failure of a job leaves no dead letter: there is a way for failures, or nobody waits for it.
+
+    A function that must not be called again is not, also if that cannot be found out: its job is a dead letter then.
+    """
     try:
         with _recording():
             return fails(context, token, error) or _waiting(context) is None
-    except RetryIn:
-        if isinstance(error, DoNotRetry):
-            raise error from None  # rather a dead letter than another call
-        raise
+    except RetryIn as postponed:
+        if not isinstance(error, DoNotRetry):
+            raise
+        if tries > 1 and postponed.__cause__ is not None and is_conflict(postponed.__cause__):
+            return _is_over(context, token, error, tries - 1)
+        raise error from None
 
 
 def _take_timeout(context: JobContext, token: _Waiting) -> None:
@@ -203,12 +215,6 @@ class ItemFunction(StepFunction):
         with _recording():
             keep_item(context.using, token.root, token.id, context.id, result)
         return None
-
-
-#: Seconds for which what was found for several jobs is good enough.
-_JUST = 0.05
-#: Seconds before another attempt to take the result of a function, which runs again.
-_PAUSE = 1
 
 
 def _looked_up(context: JobContext, job: UUID | None = None) -> _Waiting | None:
