@@ -8,7 +8,7 @@ from jobexec import clock, job, publish_message
 from jobexec.backends.compat import task, task_backends
 from jobexec.exceptions import DoNotRetry
 from jobexec.handlers import registry
-from jobexec.models import Batch, BlockedJob, DeadLetterJob, Incident, Job
+from jobexec.models import Batch, BlockedJob, DeadLetterJob, Incident, Job, JobDefinition
 from jobexec.operations import hold_resource, release_resource, requeue
 from jobexec.operations.settle.fail import fail_jobs
 from jobexec.operations.values.failure import Failure
@@ -29,7 +29,7 @@ from jobexec.processes.operations.why import why
 from jobexec.processes.store import definitions
 from jobexec.processes.store import jobs as job_rows
 from jobexec.retry import RetryPlan
-from jobexec.testing import controlled_clock
+from jobexec.testing import ManualExecutor, controlled_clock
 
 CALLS = []
 
@@ -44,6 +44,9 @@ def calls():
 def note(name, result=None):
     CALLS.append(name)
     return result
+
+
+note_inside = job(name="tests.flows.note_inside", atomic=True)(note.function)
 
 
 @job(name="tests.flows.refuse", retries="R2/PT0S")
@@ -228,10 +231,19 @@ def test_a_step_runs_for_each_item(alias, run_jobs):
     assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables["note_3"] == [None, None, None]
 
 
-@job(name="tests.flows.of_customer", resource=lambda name, customer="": f"customer:{customer}" if customer else None)
+def customer_of(name, customer=""):
+    return f"customer:{customer}" if customer else None
+
+
+@job(name="tests.flows.of_customer", resource=customer_of)
 def of_customer(name, customer=""):
     CALLS.append(name)
     return [customer]
+
+
+of_customer_inside = job(name="tests.flows.of_customer_inside", resource=customer_of, atomic=True)(of_customer.function)
+#: As a step of its own, and in the transaction of a step.
+BOTH = pytest.mark.parametrize("function", [of_customer, of_customer_inside], ids=["outside", "inside"])
 
 
 with registry.isolated():  # without a key, the checks of other tests would find it
@@ -250,39 +262,48 @@ class TestResources:
         waiting = BlockedJob.objects.using(alias).values_list("failed_activity_id", "resource")
         return sorted(waiting), Job.objects.using(alias).count()
 
+    @BOTH
     @pytest.mark.gate
-    def test_a_step_has_that_which_its_function_makes_of_the_arguments(self, alias, run_jobs):
+    def test_a_step_has_that_which_its_function_makes_of_the_arguments(self, alias, run_jobs, function):
         flow = Flow("resources")
-        first = flow.step(of_customer, "first", "17", name="first")
-        second = flow.step(of_customer, "second", first.result[0], after=first, name="second")
-        flow.step(of_customer, "none", after=second, name="none")
+        first = flow.step(function, "first", "17", name="first")
+        second = flow.step(function, "second", first.result[0], after=first, name="second")
+        flow.step(function, "none", after=second, name="none")
         instance = started(alias, flow)
         assert self.resources(alias) == ([("first", "customer:17")], 0)
         hold_resource("customer:17", using=alias)
         run_jobs()
         assert CALLS == []
         release_resource("customer:17", using=alias)
+        ManualExecutor(alias).run_next()
+        assert self.resources(alias) == ([("second", "customer:17")], 0)
         run_jobs()
         assert (CALLS, state(alias, instance)) == (["first", "second", "none"], "completed")
 
-    @pytest.mark.parametrize("most", [100, 1], ids=["tokens", "batch"])
-    def test_each_item_has_its_own(self, alias, run_jobs, monkeypatch, most):
+    @pytest.mark.parametrize(
+        ("function", "most"),
+        [(of_customer, 100), (of_customer, 1), (of_customer_inside, 100)],
+        ids=["tokens", "batch", "inside"],
+    )
+    def test_each_item_has_its_own(self, alias, run_jobs, monkeypatch, function, most):
         monkeypatch.setattr(compiling, "BATCH_FROM", most)
         flow = Flow("resources of items")
-        flow.map(of_customer, "item", item, over=["17", "18"], name="items")
+        flow.map(function, "item", item, over=["17", "18"], name="items")
         instance = started(alias, flow)
         assert self.resources(alias) == ([("items", "customer:17"), ("items", "customer:18")], 0)
         run_jobs()
         assert (CALLS, state(alias, instance)) == (["item", "item"], "completed")
 
-    def test_that_of_its_tenant_otherwise(self, alias, run_jobs):
+    @BOTH
+    def test_that_of_its_tenant_otherwise(self, alias, run_jobs, function):
         flow = Flow("tenants", tenant_id="acme")
         flow.step(note, "a")
-        flow.step(of_customer, "b")
+        flow.step(note_inside, "b")
+        flow.step(function, "c")
         started(alias, flow)
-        assert self.resources(alias) == ([("note", "tenant:acme")], 1)
+        assert self.resources(alias) == ([("note", "tenant:acme"), ("note_inside", "tenant:acme")], 1)
         run_jobs()
-        assert sorted(CALLS) == ["a", "b"]
+        assert sorted(CALLS) == ["a", "b", "c"]
 
     def test_that_of_its_tenant_does_not_hold_back_what_follows_the_items(self, alias, run_jobs, monkeypatch):
         monkeypatch.setattr(compiling, "BATCH_FROM", 1)
@@ -302,6 +323,37 @@ class TestResources:
         run_jobs()
         (dead,) = DeadLetterJob.objects.using(alias)
         assert "second: Its resource cannot be used: resource: expected a name that RESOURCES" in dead.exception_message
+
+
+OPTIONS = {"retries": "R7/PT9S", "priority": 5, "category": "mail", "timeout": "PT9S", "headers": {"shop": "north"}}
+with_options = job(name="tests.flows.with_options", **OPTIONS)(lambda name: None)
+with_options_inside = job(name="tests.flows.with_options_inside", atomic=True, **OPTIONS)(lambda name: None)
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize("function", [with_options, with_options_inside], ids=["outside", "inside"])
+@pytest.mark.parametrize("by_map", [False, True], ids=["step", "map"])
+def test_a_step_has_the_options_of_its_function(alias, settings, function, by_map):
+    """Also if the function runs in the transaction of the step; those of the step itself come first."""
+    settings.JOBEXEC = {"ENGINES": {alias: {}}, "CATEGORIES": ["default", "mail"]}
+    flow = Flow("options")
+    if by_map:
+        flow.map(function, item, over=["a"], name="usual")
+    else:
+        flow.step(function, "a", name="usual")
+    flow.step(function.using(priority=9, retries="R2/PT1S"), "b", name="special")
+    started(alias, flow)
+    rows = {row.failed_activity_id: row for row in Job.objects.using(alias)}
+    found = {
+        name: (row.retry_plan, row.retries, row.priority, row.category, row.timeout, row.custom_headers, row.atomic)
+        for name, row in rows.items()
+    }
+    rest = ("mail", timedelta(seconds=9), {"shop": "north"}, function is with_options_inside)
+    assert found == {"usual": ("R7/PT9S", 7, 5, *rest), "special": ("R2/PT1S", 2, 9, *rest)}
+    for row in rows.values():
+        definition = JobDefinition.objects.using(alias).get(pk=row.job_definition_id)
+        said = (definition.retry_plan, definition.priority, definition.category, definition.atomic)
+        assert said == (row.retry_plan, row.priority, row.category, row.atomic)
 
 
 def test_one_shape_is_stored_once(alias, run_jobs):

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from datetime import timedelta
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connections
 
 from jobexec import job
 from jobexec.exceptions import DoNotRetry
@@ -25,6 +25,11 @@ from tests.processes.test_bpmn import flows, xml
 pytestmark = [pytest.mark.transactional]
 
 ONCE = "R1/PT1S"
+#: How a connection says its number, and is ended by it.
+ENDS = {
+    "postgresql": ("SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%s, 10000)"),
+    "mysql": ("SELECT CONNECTION_ID()", "KILL %s"),
+}
 
 
 class Outage:
@@ -56,6 +61,18 @@ def outage(alias):
     current.clear()
 
 
+def end(connection):
+    """End a connection without its knowledge."""
+    ask, kill = ENDS[connection.vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(ask)
+        (number,) = cursor.fetchone()
+    other = connection.copy()
+    with other.cursor() as cursor:
+        cursor.execute(kill, [number])
+    other.close()
+
+
 @job(name="tests.outages.echo", retries=ONCE)
 def echo(value):
     current[0].called(f"echo {value}")
@@ -65,6 +82,16 @@ def echo(value):
 @job(name="tests.outages.refuse", retries=ONCE)
 def refuse(fatal):
     current[0].called("refuse")
+    raise DoNotRetry("charged already") if fatal else ValueError("no")
+
+
+@job(name="tests.outages.inside", retries=ONCE, atomic=True)
+def inside(fatal):
+    """Its connection is ended by another one, the first time."""
+    outage = current[0]
+    outage.calls.append("inside")
+    if outage.calls == ["inside"]:
+        end(connections[outage.alias])
     raise DoNotRetry("charged already") if fatal else ValueError("no")
 
 
@@ -79,8 +106,8 @@ def apart(context):
     return {"receipt": "r1"}
 
 
-def run_through(outage, *, shares_end=False):
-    """Run one job, at the end of which the database is back, and a second later all others.
+def run_through(outage, *, shares_end=False, later=timedelta(seconds=2)):
+    """Run one job, at the end of which the database is back, and later all others.
 
     ``shares_end``: the first, as in an executor, would leave the step that takes its result to the settlement.
     """
@@ -92,7 +119,7 @@ def run_through(outage, *, shares_end=False):
         executor.host.shares_ends = False
         outage.end()
         first = executor.settle(ran)
-        clock.advance(timedelta(seconds=2))
+        clock.advance(later)
         return [first, *executor.run_until_empty()]
 
 
@@ -144,6 +171,21 @@ def test_a_function_that_must_not_run_again_does_not(alias, outage):
     assert outage.calls == ["refuse"]
     assert DeadLetterJob.objects.using(alias).get().exception_message == "DoNotRetry: charged already"
     assert state(alias, instance) == "active"
+
+
+@pytest.mark.databases("postgresql", "mariadb")
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize(("fatal", "calls"), [(False, ["inside", "inside", "sorry"]), (True, ["inside"])])
+def test_in_the_transaction_of_a_step(alias, outage, exclusive, fatal, calls):
+    """The same: after a failure that cannot be recorded it runs again, unless it must not."""
+    flow = Flow("fail")
+    flow.step(note, "sorry", after=flow.step(inside.using(exclusive=exclusive), fatal).failed)
+    instance = flow.start(using=alias)
+    run_through(outage, later=timedelta(minutes=1))
+    assert outage.calls == calls
+    assert (state(alias, instance) == "completed") == ("sorry" in calls)
+    dead = [row.exception_message for row in DeadLetterJob.objects.using(alias)]
+    assert dead == ([] if "sorry" in calls else ["DoNotRetry: charged already"])
 
 
 @pytest.mark.parametrize(("conflicts", "calls"), [(2, ["refuse", "sorry"]), (3, ["refuse"])])

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from django.db import transaction
+from django.db.transaction import TransactionManagementError
 
 from jobexec import clock, signals, tracing
 from jobexec.encryption import AGAIN, may_be_sealed
@@ -199,7 +200,9 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, d
         note_loss(error)
         if draining and isinstance(error, RetryIn | RetryAt) and failure.kind in ("error", "snoozed"):
             failure = replace(failure, kind="interrupted")
-        if outcome.undone and failure.kind == "error" and is_lost(error):
+        # The second is what Django raises when a savepoint could not be undone, because there is no connection.
+        gone = is_lost(error) or isinstance(error, TransactionManagementError)
+        if outcome.undone and failure.kind == "error" and gone:
             failure = replace(failure, kind="conflict")
         outcome.run, outcome.failure = None, redacted(failure, handler, outcome)
     return True

@@ -24,7 +24,7 @@ Behaviour = Callable[[Moves, Token, Node], None]
 def enter(moves: Moves, token: Token) -> None:
     """A token comes to an element: now, or by a job."""
     if moves.options(token).before or moves.is_held(token):
-        moves.wait_for_job(token, JobKind.CONTINUE, State.BEFORE)
+        moves.wait_for_job(token, JobKind.CONTINUE, State.BEFORE, payload=tasks.call_ahead(moves, token))
     else:
         moves.push(Do.BEGIN, token)
 

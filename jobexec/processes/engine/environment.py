@@ -111,10 +111,14 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a handler says of itself: whether it always runs outside of steps, and the options of its jobs then."""
+    """What a handler says of itself: whether it always runs outside of steps, and the options of its jobs then.
+
+    ``by_call``: what its jobs share with others depends on the arguments, so the job that begins its step has them.
+    """
 
     outside: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    by_call: bool = False
 
 
 class Environment(Protocol):

@@ -34,6 +34,16 @@ def work(moves: Moves, token: Token, node: Node) -> None:
         moves.push(Do.COMPLETE, token)
 
 
+def call_ahead(moves: Moves, token: Token) -> dict[str, Any]:
+    """The call of a function that runs in the step which begins with a job, if that job depends on the arguments."""
+    node = moves.node(token)
+    if node.work is None or node.work.handler is None or node.work.mode is not Mode.STEP:
+        return {}
+    if (node.loop is not None and not token.is_inner) or not moves.environment.declared(node.work.handler).by_call:
+        return {}
+    return {"arguments": moves.value(token, node.work.arguments)}
+
+
 def _run(moves: Moves, token: Token, node: Node, work: Work) -> Any:
     if work.expression is not None:
         return moves.evaluate(token, work.expression)

@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _services: dict[str, Callable[..., Any]] = {}
 _declared: dict[str, Declared] = {}
-_PLAIN = Declared()
+_PLAIN, _BY_CALL = Declared(), Declared(by_call=True)
 _functions: dict[str, Callable[..., Any]] = {}
 _listeners: dict[str, Callable[..., Any]] = {}
 
@@ -59,8 +59,12 @@ def service_task(
 
 
 def declared(name: str) -> Declared:
-    """What a service task says of itself."""
-    return _declared.get(name, _PLAIN)
+    """What a service task, or a job function, says of itself."""
+    found = _declared.get(name)
+    if found is not None:
+        return found
+    function = registered(name)
+    return _BY_CALL if isinstance(function, JobFunction) and callable(function.options.get("resource")) else _PLAIN
 
 
 def function(name: str) -> Callable[[F], F]:

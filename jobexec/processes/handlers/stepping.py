@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
 
 from jobexec import clock, tracing
+from jobexec.exceptions import DoNotRetry
 from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.locks import atomic
 from jobexec.operations.sql.server_time import keep_time
@@ -96,7 +98,8 @@ def proceed_or_fail(using: str, root: UUID, event: inputs.Input, failed: Failed)
         instead = failed(error)
         if instead is None:
             raise
-        changes = _take(using, origin, load.load(using, origin, inputs.places([instead])), instead)
+        with _instead_of(error):
+            changes = _take(using, origin, load.load(using, origin, inputs.places([instead])), instead)
         if changes is None:
             raise
         return changes
@@ -121,10 +124,25 @@ def proceed_beside(using: str, root: UUID, event: inputs.Continue, tenant: str, 
         return changes
     except Exception as error:
         instead = failed(error)
-        changes = None if instead is None else _locked_step(using, root, instead)
+        if instead is None:
+            raise
+        with _instead_of(error):
+            changes = _locked_step(using, root, instead)
         if changes is None:
             raise
         return changes
+
+
+@contextmanager
+def _instead_of(error: Exception) -> Iterator[None]:
+    """What happens after an error. If it fails, too, because the database is away for example, a handler that must not
+    run again has the last word."""
+    try:
+        yield
+    except Exception as problem:
+        if isinstance(error, DoNotRetry):
+            raise error from problem
+        raise
 
 
 def change_variables(using: str, root: UUID, scope: UUID, variables: Mapping[str, Any], *, local: bool = False) -> bool:

@@ -16,7 +16,7 @@ from ..definition import JobOptions, Kind, Mode, Node, Process, Trigger, Value, 
 from ..engine.rows import JobKind
 from ..handlers.registry import declared
 from ..store.columns import INNER, MESSAGE, job_definition_id
-from ..store.jobs import CONTINUE, RECEIVE, STEP, TIMER, step_columns
+from ..store.jobs import CONTINUE, RECEIVE, STEP, TIMER, function_of, step_columns
 from ..store.starts import START
 
 
@@ -35,10 +35,13 @@ def job_definitions(process: Process) -> list[dict[str, Any]]:
 
 def _of_node(process: Process, node: Node) -> Iterator[dict[str, Any]]:
     inner = node.loop.jobs if node.loop is not None else node.jobs
+    function = function_of(node)
     if node.jobs.before or node.jobs.after:
-        yield _row(process, node, JobKind.CONTINUE, CONTINUE, node.jobs)
+        row = _row(process, node, JobKind.CONTINUE, CONTINUE, node.jobs)
+        yield row if function is None or node.loop is not None else row | _of_function(function, node.jobs)
     if node.loop is not None and (inner.before or inner.after):
-        yield _row(process, node, INNER, CONTINUE, inner)
+        row = _row(process, node, INNER, CONTINUE, inner)
+        yield row if function is None else row | _of_function(function, inner)
     if node.trigger is Trigger.TIMER:
         starts = node.kind is Kind.START_EVENT and node.parent is None
         yield _row(process, node, JobKind.TIMER, START if starts else TIMER, node.jobs)
