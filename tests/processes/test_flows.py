@@ -1,6 +1,7 @@
 """Flows from their description to their end."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -325,7 +326,13 @@ class TestResources:
         assert "second: Its resource cannot be used: resource: expected a name that RESOURCES" in dead.exception_message
 
 
-OPTIONS = {"retries": "R7/PT9S", "priority": 5, "category": "mail", "timeout": "PT9S", "headers": {"shop": "north"}}
+OPTIONS: Any = {
+    "retries": "R7/PT9S",
+    "priority": 5,
+    "category": "mail",
+    "timeout": "PT9S",
+    "headers": {"shop": "north"},
+}
 with_options = job(name="tests.flows.with_options", **OPTIONS)(lambda name: None)
 with_options_inside = job(name="tests.flows.with_options_inside", atomic=True, **OPTIONS)(lambda name: None)
 
