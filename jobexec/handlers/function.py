@@ -60,6 +60,8 @@ class JobFunction(Generic[P, R]):
     keep_for: timedelta | None = None
     #: Makes several of its atomic jobs share a transaction.
     begin_group: BeginGroup | None = None
+    #: Called with the context and the arguments when an atomic run has ended after its timeout, and is rolled back.
+    after_timeout: Callable[[JobContext, Any], None] | None = None
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from .handlers.messages import receive, variables_of
 from .handlers.signals import DELIVER
 from .handlers.starting import start_instance
 from .handlers.stepping import proceed, proceed_beside, proceed_or_fail
-from .handlers.steps import is_last
+from .handlers.steps import is_last, take_timeout
 from .handlers.together import StepGroup, begin_steps
 from .operations.many import cancel_page
 from .store.incidents import RETRY
@@ -47,7 +47,14 @@ def continue_token(context: JobContext, root: str, token: str) -> None:
         proceed_beside(context.using, UUID(root), event, context.work.tenant_id, failed)
 
 
+def _end_of_timeout(context: JobContext, arguments: Any) -> None:
+    """What a function has done in the transaction of its step is undone; the way for failures may be left."""
+    _, kwargs = arguments
+    take_timeout(context, UUID(kwargs["root"]), UUID(kwargs["token"]))
+
+
 continue_token.begin_group = begin_steps
+continue_token.after_timeout = _end_of_timeout
 
 
 @job(name=TIMER, atomic=True)

@@ -31,6 +31,8 @@ from jobexec.processes.store import definitions
 from jobexec.processes.store import jobs as job_rows
 from jobexec.retry import RetryPlan
 from jobexec.testing import ManualExecutor, controlled_clock
+from tests.support.threads import finish
+from tests.support.threads import start as beside
 
 CALLS = []
 
@@ -133,19 +135,26 @@ def test_a_failure_has_a_way_of_its_own(alias, run_jobs):
 
 @job(name="tests.flows.late", retries="R1/PT0S")
 def late(context, name):
-    """Goes on after its timeout, at which the executor has settled its job as failed."""
+    """Goes on after its timeout, at which another thread of the executor has settled its job as failed."""
     CALLS.append(name)
     failure = Failure("JobTimeout: too late", kind="error", plan=RetryPlan.parse("R1/PT0S"))
-    fail_jobs(context.using, [(context.work, failure, Run(clock.now(context.using), 1.0, "node"))])
+    settled = [(context.work, failure, Run(clock.now(context.using), 1.0, "node"))]
+    finish(beside(context.using, lambda: fail_jobs(context.using, settled)))
     context.timed_out = True
     if name != "result":
         raise BpmnError("LATE") if name == "error" else ValueError("late")
 
 
+late_inside = job(name="tests.flows.late_inside", retries="R1/PT0S", atomic=True)(late.function)
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("postgresql", "mariadb")
 @pytest.mark.parametrize("ends", ["result", "error", "failure"])
-def test_what_comes_after_the_timeout_is_a_failure_and_leaves_no_dead_letter(alias, run_jobs, ends):
+@pytest.mark.parametrize("function", [late, late_inside], ids=["outside", "inside"])
+def test_what_comes_after_the_timeout_is_a_failure_and_leaves_no_dead_letter(alias, run_jobs, function, ends):
     flow = Flow("late")
-    first = flow.step(late, ends)
+    first = flow.step(function, ends, name="late")
     flow.step(note, "b", after=first)
     flow.step(note, "sorry", after=first.failed)
     instance = started(alias, flow)
@@ -155,9 +164,11 @@ def test_what_comes_after_the_timeout_is_a_failure_and_leaves_no_dead_letter(ali
     assert not Incident.objects.using(alias).filter(state="open").exists()
 
 
-def test_a_result_that_comes_after_the_timeout_is_not_taken(alias, run_jobs):
+@pytest.mark.transactional
+@pytest.mark.parametrize("function", [late, late_inside], ids=["outside", "inside"])
+def test_a_result_that_comes_after_the_timeout_is_not_taken(alias, run_jobs, function):
     flow = Flow("late")
-    flow.step(note, "b", after=flow.step(late, "result"))
+    flow.step(note, "b", after=flow.step(function, "result", name="late"))
     instance = started(alias, flow)
     run_jobs()
     assert (CALLS, state(alias, instance)) == (["result"], "active")

@@ -252,13 +252,17 @@ def run_handler(
     def committed() -> None:
         outcome.counted = True
 
-    with transaction.atomic(using=work.using), _watching_connection(outcome):
-        # Registered before any hook of the handler, so that it runs first: errors in their hooks come after the commit.
-        transaction.on_commit(committed, using=work.using)
-        result = call_handler(handler, context, arguments, host, outcome)
-        outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
-        if not complete_alone(outcome, outcome.run):
-            raise LockLost()
+    try:
+        with transaction.atomic(using=work.using), _watching_connection(outcome):
+            # Registered before any hook of the handler, to run first: errors in their hooks come after the commit.
+            transaction.on_commit(committed, using=work.using)
+            result = call_handler(handler, context, arguments, host, outcome)
+            outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
+            if not complete_alone(outcome, outcome.run):
+                raise LockLost()
+    finally:
+        if context.timed_out and (after_timeout := getattr(handler, "after_timeout", None)) is not None:
+            after_timeout(context, arguments)
     return result
 
 

@@ -95,7 +95,7 @@ class StepFunction:
             _take_error(context, token, error)
             return None
         if context.timed_out:
-            _take_timeout(context, token)
+            take_timeout(context, token.root, token.id)
             return None
         outcome = result if isinstance(result, _Outcome) else _Outcome(result, {})
         done = JobDone(token.id, context.id, results.checked(outcome.result, self.function.name), outcome.changed)
@@ -110,7 +110,7 @@ class StepFunction:
 def _take_error(context: JobContext, token: _Waiting, error: Exception) -> None:
     """Called while the error is handled, which is raised again if it is a failure of the job."""
     if context.timed_out:
-        _take_timeout(context, token)
+        take_timeout(context, token.root, token.id)
     elif isinstance(error, BpmnError):
         thrown = ErrorThrown(token.id, token.activity, error.code, error.message, error.variables)
         _take_outcome(context.using, token.root, thrown)
@@ -125,7 +125,7 @@ def _is_over(context: JobContext, token: _Waiting, error: Exception, tries: int 
     """
     try:
         with _recording():
-            return fails(context, token, error) or _waiting(context) is None
+            return fails(context, token.root, token.id, error) or _waiting(context) is None
     except RetryIn as postponed:
         if not isinstance(error, DoNotRetry):
             raise
@@ -134,12 +134,12 @@ def _is_over(context: JobContext, token: _Waiting, error: Exception, tries: int 
         raise error from None
 
 
-def _take_timeout(context: JobContext, token: _Waiting) -> None:
+def take_timeout(context: JobContext, root: UUID, token: UUID) -> None:
     """The job has failed at its timeout, whatever its function did afterwards. If that was its last attempt, the token
     takes the way for failures, if there is one, and the dead letter goes."""
     if context.work.retries <= 1:
         with transaction.atomic(using=context.using):
-            if fails(context, token, JobTimeout()):
+            if fails(context, root, token, JobTimeout()):
                 discard_job(context.using, context.work.process_instance_id, context.id)
 
 
@@ -248,11 +248,11 @@ def is_last(context: JobContext, error: Exception) -> bool:
     return context.work.retries <= 1 and not context.shutting_down
 
 
-def fails(context: JobContext, token: _Waiting, error: Exception) -> bool:
+def fails(context: JobContext, root: UUID, token: UUID, error: Exception) -> bool:
     """Take the way for failures, if there is one."""
     message = f"{type(error).__name__}: {error}"
     try:
-        return proceed(context.using, token.root, JobFailed(token.id, context.id, message)) is not None
+        return proceed(context.using, root, JobFailed(token, context.id, message)) is not None
     except results.NOT_KEPT as problem:  # as a failure, it would let a function run again that must not
         raise DoNotRetry(
             f"{message} (the process cannot continue after this failure: {type(problem).__name__}: {problem})"
