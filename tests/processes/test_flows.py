@@ -1,14 +1,16 @@
 """Flows from their description to their end."""
 
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
+from demo_project.bookings.models import Booking
 from jobexec import clock, job, publish_message
 from jobexec.backends.compat import task, task_backends
 from jobexec.exceptions import DoNotRetry
 from jobexec.handlers import registry
+from jobexec.handlers.context import current_job
 from jobexec.models import Batch, BlockedJob, DeadLetterJob, Incident, Job, JobDefinition
 from jobexec.operations import hold_resource, release_resource, requeue
 from jobexec.operations.settle.fail import fail_jobs
@@ -60,6 +62,10 @@ def refuse(name):
 
 def started(alias, flow):
     return flow.start(using=alias)
+
+
+def final(alias, instance):
+    return ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables
 
 
 def state(alias, instance):
@@ -241,6 +247,30 @@ def test_a_step_runs_for_each_item(alias, run_jobs):
     run_jobs()
     assert (CALLS[0], sorted(CALLS[1:4]), CALLS[4]) == ("list", [1, 2, 3], "end")
     assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables["note_3"] == [None, None, None]
+
+
+@job(name="tests.flows.coroutine", atomic=True)
+async def coroutine(context, name, fail=False):
+    CALLS.append(name)
+    assert current_job() is context
+    days = {"arrival": date(2026, 5, 1), "departure": date(2026, 5, 2)}
+    await Booking.objects.using(context.using).acreate(visitor=name, city="Athens", **days)
+    if fail:
+        raise ValueError("no")
+    return context.attempt
+
+
+@pytest.mark.transactional
+def test_a_coroutine_runs_in_the_transaction_of_a_step(alias, run_jobs):
+    flow = Flow("coroutine")
+    first = flow.step(coroutine, "a")
+    second = flow.step(coroutine.using(retries="R1/PT0S"), "b", fail=True, after=first)
+    flow.step(note, "sorry", after=second.failed)
+    instance = started(alias, flow)
+    run_jobs()
+    assert (CALLS, state(alias, instance)) == (["a", "b", "sorry"], "completed")
+    assert final(alias, instance)["coroutine"] == 1, "its first attempt"
+    assert list(Booking.objects.using(alias).values_list("visitor", flat=True)) == ["a"]
 
 
 def customer_of(name, customer=""):
@@ -692,6 +722,26 @@ def test_tasks_of_django_are_steps(alias, tasks, run_jobs):
     assert sorted(CALLS[2:]) == ["job", "tell [18]"]
     assert state(alias, instance) == "completed"
     assert not Job.objects.using(alias).exists()
+
+
+@pytest.mark.transactional
+def test_tasks_of_django_run_in_the_transaction_of_a_step(alias, settings, run_jobs):
+    """With what they get otherwise: the context of a task, and signals."""
+    options = {"DATABASE": alias, "ATOMIC": True}
+    backend = {"BACKEND": "jobexec.backends.JobExecutorBackend", "OPTIONS": options}
+    with registry.isolated():
+        settings.TASKS = {"default": backend}
+        for each in (pack_task, ship_task, tell_task):
+            task_backends["default"].validate_task(each)
+        flow = Flow("shop")
+        packed = flow.step(pack_task, 17)
+        shipped = flow.step(ship_task, packed.result["parcel"], after=packed)
+        flow.step(tell_task, shipped.result, after=shipped)
+        instance = started(alias, flow)
+        assert Job.objects.using(alias).get().handler_type == "jobexec.processes.continue"
+        run_jobs()
+    assert CALLS == ["pack 17", "ship 18 1 RUNNING", "tell [18]"]
+    assert state(alias, instance) == "completed"
 
 
 @pytest.mark.transactional

@@ -12,9 +12,11 @@ from uuid import UUID
 from asgiref.sync import async_to_sync
 
 from jobexec import clock
+from jobexec.exceptions import InvalidJob
 from jobexec.handlers.context import current_job
 from jobexec.handlers.function import JobFunction
 from jobexec.identifiers import uuid7
+from jobexec.json_values import check_json, encode_json
 
 from ..definition import Expression, Process
 from ..engine.environment import Called, Declared, HandlerCall, Notice, Scope
@@ -67,8 +69,9 @@ class StepEnvironment:
         began = clock.monotonic()
         try:
             if isinstance(found, JobFunction):
-                args, kwargs = call.arguments["args"], call.arguments["kwargs"]
-                return found.function(*([current_job()] if found.takes_context else []), *args, **kwargs)
+                context = current_job()
+                assert context is not None, "steps of flows begin with a job"
+                return found.execute(context, found.read(_stored(found.name, call.arguments)))
             return run_service(found, call)
         finally:
             _took[call.work.handler] = clock.monotonic() - began
@@ -113,6 +116,15 @@ class StepEnvironment:
 
     def now(self) -> datetime:
         return clock.now(self.using)
+
+
+def _stored(handler: str, arguments: Any) -> str:
+    """Arguments as the row of a job of its own would have them. Raises InvalidJob."""
+    text = encode_json(arguments)
+    if text is None:
+        check_json(f"arguments of {handler}", arguments)
+        raise InvalidJob(f"The arguments of {handler} cannot be stored.")
+    return text
 
 
 def run_service(function: Callable[..., Any], call: HandlerCall) -> Any:
