@@ -15,6 +15,8 @@ from jobexec import clock
 from jobexec.exceptions import JobTimeout, LockLost
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from jobexec.models import Job
     from jobexec.operations.values.acquired_job import AcquiredJob
     from jobexec.operations.values.messages import ReceivedMessage
@@ -59,6 +61,8 @@ class JobContext:
     holds_thread = True
     #: The runs with which this one shares its transaction; None if it has one of its own.
     group: RunGroup | None = None
+    #: Set as soon as its failure by the timeout is committed, or is known to be lost; None before its timeout.
+    timeout_settled: Event | None = None
 
     def __init__(self, work: AcquiredJob, host: Host, started_at: datetime | None = None) -> None:
         self.work = work

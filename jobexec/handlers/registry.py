@@ -54,6 +54,15 @@ def async_handlers() -> Mapping[str, AsyncJobHandler]:
     return MappingProxyType(_async_handlers)
 
 
+def async_handler(name: str) -> AsyncJobHandler | None:
+    """The handler of this name or alias, if an event loop can run it."""
+    found = _async_handlers.get(name)
+    if found is not None or name in _handlers:
+        return found
+    made = find_handler(name)
+    return made if isinstance(made, AsyncJobHandler) and made.is_async else None
+
+
 def get_handler(name: str) -> JobHandler:
     """The handler of this name or alias. Raises :class:`~jobexec.exceptions.HandlerNotFound`."""
     found = _handlers.get(name) or find_handler(name)  # without a second call for each job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from jobexec import clock, signals
@@ -63,6 +64,7 @@ class Timeouts(Loop):
         failure = Failure(f"JobTimeout: {error}", plan=running.handler.retry_plan, error=error, keeps_instance=True)
         outcome = Outcome(work, Run(running.context.started_at, duration, self._node_name), failure)
         outcome.keep_for(running.handler)
+        outcome.settled = running.context.timeout_settled = threading.Event()
         self._submit(outcome)
 
     def _give_up(self, running: RunningJob) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from jobexec import clock
-from jobexec.handlers.registry import async_handlers
+from jobexec.handlers.registry import async_handler, async_handlers
 
 from .fair_queue import Batch, runs_alone
 from .throughput import Throughput
@@ -74,7 +74,7 @@ class AsyncAdmission:
 
     def runs(self, handler_type: str, atomic: bool) -> bool:
         """Whether the async worker runs jobs of this handler."""
-        return handler_type in self._handlers and not atomic
+        return not atomic and async_handler(handler_type) is not None
 
     @property
     def spare(self) -> int:

@@ -12,7 +12,7 @@ from jobexec.exceptions import HandlerNotFound, LockLost
 from jobexec.handlers.base import AsyncJobHandler
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.middleware import call_async
-from jobexec.handlers.registry import async_handlers
+from jobexec.handlers.registry import async_handler
 from jobexec.models import Job
 from jobexec.operations.settle.recover import mark_suspect_started
 from jobexec.operations.values.acquired_job import AcquiredJob
@@ -84,7 +84,7 @@ async def _execute(work: AcquiredJob, host: AsyncHost, end: End) -> Outcome:
     handler: AsyncJobHandler | None = None
     try:
         check_may_begin(work, started_at)
-        handler = async_handlers().get(work.handler_type)
+        handler = async_handler(work.handler_type)
         if handler is None:
             raise HandlerNotFound(f"No async handler {work.handler_type!r} is registered in this process.")
         outcome.keep_for(handler)

@@ -7,11 +7,13 @@ process is killed before that, the function runs again; after it, the job finds 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
 from django.db import transaction
 
 from jobexec import clock, tracing
@@ -39,6 +41,8 @@ from .stepping import End, proceed, proceed_together
 _JUST = 0.05
 #: Seconds before another attempt to take the result of a function, which runs again.
 _PAUSE = 1
+#: Seconds for which the end of a run waits for its failure by a timeout to be committed.
+_SETTLING = 30.0
 #: How often the way for failures is tried in a conflict, after a function that must not run again.
 _TRIES = 3
 
@@ -79,12 +83,16 @@ class StepFunction:
     def names_of(self, count: int) -> Sequence[str]:
         return self.function.names_of(count)
 
+    @property
+    def is_async(self) -> bool:
+        return self.function.is_async
+
     def execute(self, context: JobContext, arguments: Any) -> Any:
         """Call the function and take its result.
 
         The job also succeeds after an error that is caught, and if no token waits for it any more.
         """
-        token = _looked_up(context)
+        token = self._find(context)
         if token is None:
             return None
         try:
@@ -92,11 +100,37 @@ class StepFunction:
         except NotBegun:
             raise
         except Exception as error:
-            _take_error(context, token, error)
+            self._take_error(context, token, error)
+        else:
+            self._take(context, token, result)
+        return None
+
+    async def execute_async(self, context: JobContext, arguments: Any) -> Any:
+        """The same on an event loop; a thread is needed only before and after the function."""
+        token = await sync_to_async(self._find)(context)
+        if token is None:
             return None
+        try:
+            result = await self.function.execute_async(context, arguments)
+        except NotBegun:
+            raise
+        except Exception as error:
+            await sync_to_async(self._take_error)(context, token, error)
+        except asyncio.CancelledError as error:
+            if context.timed_out:
+                await sync_to_async(self._take_error)(context, token, error)
+            raise
+        else:
+            await sync_to_async(self._take)(context, token, result)
+        return None
+
+    def _find(self, context: JobContext) -> _Waiting | None:
+        return _looked_up(context)
+
+    def _take(self, context: JobContext, token: _Waiting, result: Any) -> None:
         if context.timed_out:
             take_timeout(context, token.root, token.id)
-            return None
+            return
         outcome = result if isinstance(result, _Outcome) else _Outcome(result, {})
         done = JobDone(token.id, context.id, results.checked(outcome.result, self.function.name), outcome.changed)
         if context.shares_end and token.definition and _works_in_jobs(context.using, token.definition):
@@ -104,18 +138,16 @@ class StepFunction:
             context.shared_end = SharedEnd(proceed_together, End(token.root, done, traceparent))
         else:
             _take_outcome(context.using, token.root, done)
-        return None
 
-
-def _take_error(context: JobContext, token: _Waiting, error: Exception) -> None:
-    """Called while the error is handled, which is raised again if it is a failure of the job."""
-    if context.timed_out:
-        take_timeout(context, token.root, token.id)
-    elif isinstance(error, BpmnError):
-        thrown = ErrorThrown(token.id, token.activity, error.code, error.message, error.variables)
-        _take_outcome(context.using, token.root, thrown)
-    elif not (is_last(context, error) and _is_over(context, token, error)):
-        raise error
+    def _take_error(self, context: JobContext, token: _Waiting, error: BaseException) -> None:
+        """Raises the error again if it is a failure of the job."""
+        if context.timed_out:
+            take_timeout(context, token.root, token.id)
+        elif isinstance(error, BpmnError):
+            thrown = ErrorThrown(token.id, token.activity, error.code, error.message, error.variables)
+            _take_outcome(context.using, token.root, thrown)
+        elif not (isinstance(error, Exception) and is_last(context, error) and _is_over(context, token, error)):
+            raise error
 
 
 def _is_over(context: JobContext, token: _Waiting, error: Exception, tries: int = _TRIES) -> bool:
@@ -136,11 +168,13 @@ def _is_over(context: JobContext, token: _Waiting, error: Exception, tries: int 
 
 def take_timeout(context: JobContext, root: UUID, token: UUID) -> None:
     """The job has failed at its timeout, whatever its function did afterwards. If that was its last attempt, the token
-    takes the way for failures, if there is one, and the dead letter goes."""
-    if context.work.retries <= 1:
-        with transaction.atomic(using=context.using):
-            if fails(context, root, token, JobTimeout()):
-                discard_job(context.using, context.work.process_instance_id, context.id)
+    takes the way for failures, if there is one, and the dead letter goes, which must be there before."""
+    settled = context.timeout_settled
+    if context.work.retries > 1 or (settled is not None and not settled.wait(_SETTLING)):
+        return
+    with transaction.atomic(using=context.using):
+        if fails(context, root, token, JobTimeout()):
+            discard_job(context.using, context.work.process_instance_id, context.id)
 
 
 def _take_outcome(using: str, root: UUID, outcome: JobDone | ErrorThrown) -> None:
@@ -205,16 +239,18 @@ class ItemFunction(StepFunction):
         self.name = f"{ITEM}{function.name}"
         self.aliases = tuple(f"{ITEM}{alias}" for alias in function.aliases)
 
-    def execute(self, context: JobContext, arguments: Any) -> Any:
-        """Call the function and keep its result, once, however often it runs."""
+    def _find(self, context: JobContext) -> _Waiting | None:
         batch = context.work.batch_id
-        token = _looked_up(context, batch) if batch is not None else None
-        if token is None:
-            return None
-        result = results.checked(self.function.execute(context, arguments), self.function.name)
+        return _looked_up(context, batch) if batch is not None else None
+
+    def _take(self, context: JobContext, token: _Waiting, result: Any) -> None:
+        """Keep the result, once, however often the function runs."""
+        checked = results.checked(result, self.function.name)
         with _recording():
-            keep_item(context.using, token.root, token.id, context.id, result)
-        return None
+            keep_item(context.using, token.root, token.id, context.id, checked)
+
+    def _take_error(self, context: JobContext, token: _Waiting, error: BaseException) -> None:
+        raise error
 
 
 def _looked_up(context: JobContext, job: UUID | None = None) -> _Waiting | None:
