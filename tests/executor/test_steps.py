@@ -16,9 +16,13 @@ from jobexec.processes.flows.builder import Flow
 from jobexec.processes.flows.canvas import parallel
 from jobexec.processes.flows.terms import item
 from jobexec.processes.handlers import steps
+from jobexec.processes.handlers.registry import service_task
 from jobexec.processes.models import ProcessInstance
 from jobexec.processes.operations.check import check
+from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.instances import cancel
+from jobexec.processes.operations.start import start as start_instance
+from tests.processes.support.bpmn import around, process
 from tests.support.gate import Gate
 from tests.support.waiting import TIMEOUT, threads, until
 
@@ -92,6 +96,31 @@ def test_many_wait_at_once_without_a_thread(alias, start, gate):
     until(lambda: state(alias, instance) == "completed" and executor.idle)
     assert sorted(calls) == list(range(60))
     assert not Job.objects.using(alias).exists()
+
+
+@service_task("tests.steps.serve", transaction=False)
+async def serve(context):
+    await gates[0].passed()
+    calls.append(context.job.attempt)
+    context.variables["seen"] = context.variables["amount"]
+    return {"receipt": context.element_id}
+
+
+def test_service_tasks_outside(alias, start, gate):
+    pytest.importorskip("lxml")
+    task = '<serviceTask id="x" camunda:delegateExpression="${tests.steps.serve}"/>'
+    deploy(("order.bpmn", process(around(task))), using=alias)
+    instances = [start_instance("p", variables={"amount": number}, using=alias) for number in range(5)]
+    executor = start(THREADS=2, ASYNC_JOBS=100)
+    until(lambda: gate.now == 5)
+    assert executor.pool.load()["busy_threads"] == 0
+    gate.open()
+    until(lambda: all(state(alias, instance) == "completed" for instance in instances))
+    rows = ProcessInstance.objects.using(alias).order_by("pk")
+    assert [row.final_variables for row in rows] == [
+        {"amount": number, "seen": number, "receipt": "x"} for number in range(5)
+    ]
+    assert calls == [1] * 5
 
 
 def test_items_of_a_long_list(alias, start, gate, monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
 from functools import cache, partial
 from inspect import iscoroutinefunction
@@ -129,8 +129,18 @@ def _stored(handler: str, arguments: Any) -> str:
 
 def run_service(function: Callable[..., Any], call: HandlerCall) -> Any:
     """Call a function of ``@service_task``; what it sets goes into ``call.changed``. Returns what it returns."""
+    if iscoroutinefunction(function):
+        return async_to_sync(run_coroutine)(function, call)
     context = TaskContext(call)
-    result = async_to_sync(function)(context) if iscoroutinefunction(function) else function(context)
+    result = function(context)
+    call.changed.update(context.variables.changed)
+    return result
+
+
+async def run_coroutine(function: Callable[..., Awaitable[Any]], call: HandlerCall) -> Any:
+    """:func:`run_service` for a coroutine function."""
+    context = TaskContext(call)
+    result = await function(context)
     call.changed.update(context.variables.changed)
     return result
 

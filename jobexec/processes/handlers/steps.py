@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import iscoroutinefunction
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -33,7 +34,7 @@ from ..store import definitions, load
 from ..store.items import keep_item
 from ..store.jobs import ITEM, STEP, discard_job
 from . import results
-from .environment import run_service
+from .environment import run_coroutine, run_service
 from .registry import service
 from .stepping import End, proceed, proceed_together
 
@@ -314,17 +315,26 @@ def _service_step(name: str, task: Callable[..., Any]) -> JobFunction[..., Any]:
     """A service task that a file puts outside of the step, as a job function: its variables are read without a lock."""
 
     def run(context: JobContext, root: str, token: str, arguments: Any = None) -> Any:
-        with _looking_up():
-            tokens = load.load_unlocked(context.using, UUID(root), UUID(token))
-            place = tokens.token(UUID(token)) if tokens is not None else None
-            if tokens is None or place is None:
-                return None  # it has gone on meanwhile; so its result is not taken
-            node = definitions.process(context.using, tokens.instance(place).definition).node(place.element)
-        assert node.work is not None
-        call = HandlerCall(node, node.work, arguments, tokens.scope(place))
-        return _Outcome(run_service(task, call), call.changed)
+        call = _call_of(context, root, token, arguments)
+        return None if call is None else _Outcome(run_service(task, call), call.changed)
 
-    return JobFunction(run, name, (), True, {})
+    async def run_async(context: JobContext, root: str, token: str, arguments: Any = None) -> Any:
+        call = await sync_to_async(_call_of)(context, root, token, arguments)
+        return None if call is None else _Outcome(await run_coroutine(task, call), call.changed)
+
+    return JobFunction(run_async if iscoroutinefunction(task) else run, name, (), True, {})
+
+
+def _call_of(context: JobContext, root: str, token: str, arguments: Any) -> HandlerCall | None:
+    """None if the token has gone on meanwhile: then no result is taken."""
+    with _looking_up():
+        tokens = load.load_unlocked(context.using, UUID(root), UUID(token))
+        place = tokens.token(UUID(token)) if tokens is not None else None
+        if tokens is None or place is None:
+            return None
+        node = definitions.process(context.using, tokens.instance(place).definition).node(place.element)
+    assert node.work is not None
+    return HandlerCall(node, node.work, arguments, tokens.scope(place))
 
 
 def use() -> None:
