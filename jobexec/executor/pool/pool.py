@@ -20,6 +20,8 @@ from .work_queue import STALL, OnRoom, WorkQueue
 logger = logging.getLogger("jobexec.executor")
 
 _IDLE_SECONDS = 5.0
+#: Seconds for which promoted jobs may wait for a thread here, about as long as a promotion of many takes.
+_PROMOTED = 0.02
 #: Seconds of idleness after which a thread checks whether its connections are still usable.
 _DOUBT_AFTER = 1.0
 _WORKER_STOP = 5.0
@@ -120,8 +122,8 @@ class Pool(Service):
 
     @property
     def soon(self) -> int:
-        """How many jobs one thread does within 5 ms: none, unless they are tiny."""
-        return self._queue.throughput.within(STALL)
+        """How many jobs one thread does while the next are promoted: none, unless they are short."""
+        return self._queue.throughput.within(_PROMOTED)
 
     @property
     def none_waits(self) -> bool:
