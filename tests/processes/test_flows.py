@@ -16,7 +16,8 @@ from jobexec.operations import hold_resource, release_resource, requeue
 from jobexec.operations.settle.fail import fail_jobs
 from jobexec.operations.values.failure import Failure
 from jobexec.operations.values.run import Run
-from jobexec.processes.definition import InvalidProcess
+from jobexec.processes import definition
+from jobexec.processes.definition import InvalidProcess, Kind, Node, Work
 from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.exceptions import MismatchingMessage
 from jobexec.processes.flows import compiling
@@ -26,6 +27,7 @@ from jobexec.processes.flows.canvas import chain, parallel
 from jobexec.processes.flows.terms import item, previous
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
 from jobexec.processes.operations.events import correlate
+from jobexec.processes.operations.flows import start_flow
 from jobexec.processes.operations.instances import cancel
 from jobexec.processes.operations.query import view_of
 from jobexec.processes.operations.why import why
@@ -271,6 +273,23 @@ def test_a_coroutine_runs_in_the_transaction_of_a_step(alias, run_jobs):
     assert (CALLS, state(alias, instance)) == (["a", "b", "sorry"], "completed")
     assert final(alias, instance)["coroutine"] == 1, "its first attempt"
     assert list(Booking.objects.using(alias).values_list("visitor", flat=True)) == ["a"]
+
+
+@job(name="tests.flows.beside")
+def beside_a_caller(context, name):
+    CALLS.append((context, name))
+    return name
+
+
+@pytest.mark.gate
+def test_a_function_in_the_step_of_a_caller_has_no_context(alias):
+    """No flow has such a step: each of its steps begins with a job."""
+    work = Work("tests.flows.beside", arguments={"args": ["a"], "kwargs": {}}, result_variable="told")
+    nodes = Node("s", Kind.START_EVENT), Node("t", Kind.SERVICE_TASK, work=work), Node("e", Kind.END_EVENT)
+    ways = definition.Flow("1", "s", "t"), definition.Flow("2", "t", "e")
+    instance = start_flow(alias, definition.Process("beside", nodes, ways), {})
+    assert (CALLS, instance.state) == ([(None, "a")], "completed")
+    assert final(alias, instance) == {"told": "a"}
 
 
 def customer_of(name, customer=""):

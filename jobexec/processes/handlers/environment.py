@@ -68,11 +68,7 @@ class StepEnvironment:
         found = find_service(call.work.handler)
         began = clock.monotonic()
         try:
-            if isinstance(found, JobFunction):
-                context = current_job()
-                assert context is not None, "steps of flows begin with a job"
-                return found.execute(context, found.read(_stored(found.name, call.arguments)))
-            return run_service(found, call)
+            return _run_function(found, call.arguments) if isinstance(found, JobFunction) else run_service(found, call)
         finally:
             _took[call.work.handler] = clock.monotonic() - began
 
@@ -116,6 +112,16 @@ class StepEnvironment:
 
     def now(self) -> datetime:
         return clock.now(self.using)
+
+
+def _run_function(function: JobFunction[..., Any], arguments: Any) -> Any:
+    """Call a ``@job`` function as in a job of its own. The step of a caller has no job, and so no context."""
+    read = function.read(_stored(function.name, arguments))
+    context = current_job()
+    if context is not None:
+        return function.execute(context, read)
+    args, kwargs, *_ = read
+    return function.function(*([None] if function.takes_context else []), *args, **kwargs)
 
 
 def _stored(handler: str, arguments: Any) -> str:
