@@ -60,7 +60,9 @@ def async_handler(name: str) -> AsyncJobHandler | None:
     if found is not None or name in _handlers:
         return found
     made = find_handler(name)
-    return made if isinstance(made, AsyncJobHandler) and made.is_async else None
+    if not getattr(made, "is_async", False):  # sooner than isinstance, for each step of a flow
+        return None
+    return made if isinstance(made, AsyncJobHandler) else None
 
 
 def get_handler(name: str) -> JobHandler:
