@@ -59,6 +59,7 @@ def outage(alias):
     current.append(found)
     yield found
     current.clear()
+    found.end()
 
 
 def end(connection):
