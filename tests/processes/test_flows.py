@@ -173,6 +173,7 @@ def test_what_comes_after_the_timeout_is_a_failure_and_leaves_no_dead_letter(ali
 
 
 @pytest.mark.transactional
+@pytest.mark.databases("postgresql", "mariadb")  # another thread writes beside the transaction of the step
 @pytest.mark.parametrize("function", [late, late_inside], ids=["outside", "inside"])
 def test_a_result_that_comes_after_the_timeout_is_not_taken(alias, run_jobs, function):
     flow = Flow("late")
