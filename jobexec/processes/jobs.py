@@ -48,7 +48,7 @@ def continue_token(context: JobContext, root: str, token: str) -> None:
 
 
 def _end_of_timeout(context: JobContext, arguments: Any) -> None:
-    """What a function has done in the transaction of its step is undone; the way for failures may be left."""
+    """What a function has done in the transaction of its step is undone; what is left is the way for failures."""
     _, kwargs = arguments
     take_timeout(context, UUID(kwargs["root"]), UUID(kwargs["token"]))
 

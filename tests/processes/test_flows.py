@@ -10,6 +10,7 @@ from jobexec import clock, job, publish_message
 from jobexec.backends.compat import task, task_backends
 from jobexec.exceptions import DoNotRetry
 from jobexec.handlers import registry
+from jobexec.handlers.arguments import Arguments
 from jobexec.handlers.context import current_job
 from jobexec.models import Batch, BlockedJob, DeadLetterJob, Incident, Job, JobDefinition
 from jobexec.operations import hold_resource, release_resource, requeue
@@ -261,6 +262,31 @@ async def coroutine(context, name, fail=False):
     if fail:
         raise ValueError("no")
     return context.attempt
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize("function", [note, note_inside], ids=["outside", "inside"])
+def test_any_text_is_an_argument(alias, run_jobs, function):
+    """Also one whose JSON has escapes that might be those of U+0000, or of half a character."""
+    text = "\N{ROCKET} \\u0000 \\ud83d"
+    flow = Flow("texts")
+    flow.step(function, text, result=[text], name="step")
+    instance = started(alias, flow)
+    run_jobs()
+    assert (CALLS, final(alias, instance)["step"]) == ([text], [text])
+
+
+@pytest.mark.parametrize("function", [note, note_inside], ids=["outside", "inside"])
+def test_arguments_that_a_function_does_not_have_any_more(alias, run_jobs, monkeypatch, function):
+    """It has changed since the flow was started: that is no reason to try again."""
+    flow = Flow("changed")
+    flow.step(function, "a")
+    instance = started(alias, flow)
+    monkeypatch.setattr(function, "arguments", Arguments(lambda: None, "tests.note", False, ()))
+    run_jobs()
+    (dead,) = DeadLetterJob.objects.using(alias)
+    assert dead.exception_message.startswith("UnreadableJob: The arguments in the row cannot be read for tests.note")
+    assert (dead.attempts, CALLS, state(alias, instance)) == (1, [], "active")
 
 
 @pytest.mark.transactional

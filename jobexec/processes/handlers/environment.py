@@ -12,11 +12,10 @@ from uuid import UUID
 from asgiref.sync import async_to_sync
 
 from jobexec import clock
-from jobexec.exceptions import InvalidJob
 from jobexec.handlers.context import current_job
 from jobexec.handlers.function import JobFunction
 from jobexec.identifiers import uuid7
-from jobexec.json_values import check_json, encode_json
+from jobexec.operations.sql.insert import json_text
 
 from ..definition import Expression, Process
 from ..engine.environment import Called, Declared, HandlerCall, Notice, Scope
@@ -115,22 +114,16 @@ class StepEnvironment:
 
 
 def _run_function(function: JobFunction[..., Any], arguments: Any) -> Any:
-    """Call a ``@job`` function as in a job of its own. The step of a caller has no job, and so no context."""
-    read = function.read(_stored(function.name, arguments))
+    """Call a ``@job`` function as in a job of its own, whose row would have its arguments as JSON.
+
+    The step of a caller has no job, and so no context.
+    """
+    read = function.read(json_text(arguments))
     context = current_job()
     if context is not None:
         return function.execute(context, read)
     args, kwargs, *_ = read
     return function.function(*([None] if function.takes_context else []), *args, **kwargs)
-
-
-def _stored(handler: str, arguments: Any) -> str:
-    """Arguments as the row of a job of its own would have them. Raises InvalidJob."""
-    text = encode_json(arguments)
-    if text is None:
-        check_json(f"arguments of {handler}", arguments)
-        raise InvalidJob(f"The arguments of {handler} cannot be stored.")
-    return text
 
 
 def run_service(function: Callable[..., Any], call: HandlerCall) -> Any:

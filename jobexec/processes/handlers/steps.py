@@ -117,9 +117,9 @@ class StepFunction:
             raise
         except Exception as error:
             await sync_to_async(self._take_error)(context, token, error)
-        except asyncio.CancelledError as error:
+        except asyncio.CancelledError:
             if context.timed_out:
-                await sync_to_async(self._take_error)(context, token, error)
+                await sync_to_async(self._take_timeout)(context, token)
             raise
         else:
             await sync_to_async(self._take)(context, token, result)
@@ -128,9 +128,12 @@ class StepFunction:
     def _find(self, context: JobContext) -> _Waiting | None:
         return _looked_up(context)
 
+    def _take_timeout(self, context: JobContext, token: _Waiting) -> None:
+        take_timeout(context, token.root, token.id)
+
     def _take(self, context: JobContext, token: _Waiting, result: Any) -> None:
         if context.timed_out:
-            take_timeout(context, token.root, token.id)
+            self._take_timeout(context, token)
             return
         outcome = result if isinstance(result, _Outcome) else _Outcome(result, {})
         done = JobDone(token.id, context.id, results.checked(outcome.result, self.function.name), outcome.changed)
@@ -140,24 +143,24 @@ class StepFunction:
         else:
             _take_outcome(context.using, token.root, done)
 
-    def _take_error(self, context: JobContext, token: _Waiting, error: BaseException) -> None:
-        """Raises the error again if it is a failure of the job."""
+    def _take_error(self, context: JobContext, token: _Waiting, error: Exception) -> None:
+        """Raise the error again if it is a failure of the job."""
         if context.timed_out:
-            take_timeout(context, token.root, token.id)
+            self._take_timeout(context, token)
         elif isinstance(error, BpmnError):
             thrown = ErrorThrown(token.id, token.activity, error.code, error.message, error.variables)
             _take_outcome(context.using, token.root, thrown)
-        elif not (isinstance(error, Exception) and is_last(context, error) and _is_over(context, token, error)):
+        elif not (is_last(context, error) and _is_over(context, token, error)):
             raise error
 
 
 def _is_over(context: JobContext, token: _Waiting, error: Exception, tries: int = _TRIES) -> bool:
     """Whether the last failure of a job leaves no dead letter: there is a way for failures, or nobody waits for it.
 
-    A function that must not be called again is not, also if that cannot be found out: its job is a dead letter then.
+    If that cannot be found out, the function is called again, except after DoNotRetry, which then is raised.
     """
     try:
-        with _recording():
+        with _if_away(_again):
             return fails(context, token.root, token.id, error) or _waiting(context) is None
     except RetryIn as postponed:
         if not isinstance(error, DoNotRetry):
@@ -181,38 +184,30 @@ def take_timeout(context: JobContext, root: UUID, token: UUID) -> None:
 def _take_outcome(using: str, root: UUID, outcome: JobDone | ErrorThrown) -> None:
     """The step that follows a function. What is wrong with it is no reason to run the function again."""
     try:
-        with _recording():
+        with _if_away(_again):
             proceed(using, root, outcome)
     except results.NOT_KEPT as error:
         raise results.not_kept(error) from error
 
 
 @contextmanager
-def _recording() -> Iterator[None]:
-    """After a function: if the database is away, that is no failure. It runs again, and spends no retry."""
+def _if_away(instead: Callable[[str], Exception]) -> Iterator[None]:
+    """Raise something else if the database is away: NotBegun before a function is called, and after it _again."""
     try:
         yield
     except Exception as error:
         if is_of_connection(error):
-            raise RetryIn(
-                _PAUSE, "The database was not available when its result was recorded.", count=False
-            ) from error
+            raise instead(str(error)) from error
         raise
 
 
-@contextmanager
-def _looking_up() -> Iterator[None]:
-    """Before a function: if the database is away, the job is released at no cost."""
-    try:
-        yield
-    except Exception as error:
-        if is_of_connection(error):
-            raise NotBegun(str(error)) from error
-        raise
+def _again(problem: str) -> RetryIn:
+    """The function has not failed: it runs again, and spends no retry."""
+    return RetryIn(_PAUSE, "The database was not available when its result was recorded.", count=False)
 
 
 def _works_in_jobs(using: str, definition: str) -> bool:
-    with _recording():
+    with _if_away(_again):
         return definitions.process(using, definition).works_in_jobs
 
 
@@ -247,16 +242,19 @@ class ItemFunction(StepFunction):
     def _take(self, context: JobContext, token: _Waiting, result: Any) -> None:
         """Keep the result, once, however often the function runs."""
         checked = results.checked(result, self.function.name)
-        with _recording():
+        with _if_away(_again):
             keep_item(context.using, token.root, token.id, context.id, checked)
 
-    def _take_error(self, context: JobContext, token: _Waiting, error: BaseException) -> None:
+    def _take_error(self, context: JobContext, token: _Waiting, error: Exception) -> None:
         raise error
+
+    def _take_timeout(self, context: JobContext, token: _Waiting) -> None:
+        """The step that follows the batch counts its failures."""
 
 
 def _looked_up(context: JobContext, job: UUID | None = None) -> _Waiting | None:
     """As :func:`_waiting`, before the function."""
-    with _looking_up():
+    with _if_away(NotBegun):
         return _waiting(context, job)
 
 
@@ -327,7 +325,7 @@ def _service_step(name: str, task: Callable[..., Any]) -> JobFunction[..., Any]:
 
 def _call_of(context: JobContext, root: str, token: str, arguments: Any) -> HandlerCall | None:
     """None if the token has gone on meanwhile: then no result is taken."""
-    with _looking_up():
+    with _if_away(NotBegun):
         tokens = load.load_unlocked(context.using, UUID(root), UUID(token))
         place = tokens.token(UUID(token)) if tokens is not None else None
         if tokens is None or place is None:
