@@ -25,7 +25,7 @@ from jobexec.conf import EngineSettings, Settings
 from jobexec.conf.values import decoded_key
 from jobexec.exceptions import InvalidRetryPlan
 from jobexec.handlers.middleware import middleware_problems
-from jobexec.handlers.registry import OWN, all_handlers, async_handlers
+from jobexec.handlers.registry import OWN, all_handlers, has_async_handlers
 from jobexec.handlers.schedules import databases
 from jobexec.operations.sql.dialect import dialect_of, is_supported, supported
 from jobexec.retry import RetryPlan
@@ -138,7 +138,7 @@ def check_middleware(**kwargs: Any) -> list[CheckMessage]:
     if conf.problems(conf.raw_settings()):
         return []  # reported by check_settings
     settings = conf.get_settings()
-    is_async = settings.async_jobs > 0 and bool(async_handlers())
+    is_async = settings.async_jobs > 0 and has_async_handlers()
     return [
         Error(f"JOBEXEC['MIDDLEWARE']: {problem}.", hint=_HINT_MIDDLEWARE, id="jobexec.E016")
         for problem in middleware_problems(settings.middleware, is_async=is_async)

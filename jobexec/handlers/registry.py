@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound
@@ -26,6 +25,7 @@ _history_handlers: dict[str, HistoryHandler] = {}
 schedules: dict[str, Declaration] = {}
 #: Called in turn for an unregistered name.
 _resolvers: list[Resolver] = []
+_async_resolvers: list[Callable[[], bool]] = []
 
 
 def register(handler: JobHandler, *, instead_of: JobHandler | None = None) -> None:
@@ -49,9 +49,9 @@ def register(handler: JobHandler, *, instead_of: JobHandler | None = None) -> No
             _async_handlers[name] = handler
 
 
-def async_handlers() -> Mapping[str, AsyncJobHandler]:
-    """A live view of the handlers that an event loop can run, by all their names; includes later registrations."""
-    return MappingProxyType(_async_handlers)
+def has_async_handlers() -> bool:
+    """Whether an event loop can run any handler: one that is registered, or that a resolver makes."""
+    return bool(_async_handlers) or any(has_async() for has_async in _async_resolvers)
 
 
 def async_handler(name: str) -> AsyncJobHandler | None:
@@ -86,13 +86,15 @@ def registered(name: str) -> JobHandler | None:
     return _handlers.get(name)
 
 
-def add_resolver(resolver: Resolver) -> None:
+def add_resolver(resolver: Resolver, has_async: Callable[[], bool] | None = None) -> None:
     """Call ``resolver`` for handlers whose names are not registered; it returns one, or None. It must import nothing.
 
-    Adding the same one again has no effect.
+    ``has_async``: whether some that it makes of other things than handlers can run on an event loop. Adding the same
+    one again has no effect.
     """
     if resolver not in _resolvers:
         _resolvers.append(resolver)
+        _async_resolvers.extend([has_async] if has_async is not None else [])
 
 
 def all_handlers() -> list[JobHandler]:

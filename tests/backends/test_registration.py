@@ -58,9 +58,8 @@ def test_a_declared_task_is_a_handler_like_others(shop):
 
 
 def test_async_tasks_are_for_the_lane(shop):
-    handlers = registry.async_handlers()
-    assert isinstance(handlers[shop.wait.module_path], AsyncJobHandler)
-    assert shop.greet.module_path not in handlers
+    assert isinstance(registry.async_handler(shop.wait.module_path), AsyncJobHandler)
+    assert registry.async_handler(shop.greet.module_path) is None
 
 
 def test_using_changes_no_handler(shop):
@@ -73,11 +72,11 @@ def test_using_changes_no_handler(shop):
 def test_a_task_that_is_defined_anew_takes_the_place_of_the_old_one(module):
     source = "@jobexec.options(aliases={aliases})\n@task\n{kind}def send(order): return {order}\n"
     module("shop_again", source.format(aliases=["old.send"], kind="async ", order=1))
-    assert "old.send" in registry.async_handlers()
+    assert registry.async_handler("old.send") is not None
     made = module("shop_again", source.format(aliases=["older.send"], kind="", order=2))
     handler = registry.get_handler("shop_again.send")
     assert handler.function is made.send.func and handler is registry.get_handler("older.send")
-    assert "shop_again.send" not in registry.async_handlers()
+    assert registry.async_handler("shop_again.send") is None
     with pytest.raises(HandlerNotFound):
         registry.get_handler("old.send")
 

@@ -7,6 +7,7 @@ import pytest
 
 from jobexec import job
 from jobexec.executor.loops import settlement
+from jobexec.handlers import registry
 from jobexec.handlers.registry import async_handler
 from jobexec.models import DeadLetterJob, Job, TimerJob
 from jobexec.processes import jobs as processes_jobs
@@ -106,7 +107,11 @@ async def serve(context):
     return {"receipt": context.element_id}
 
 
-def test_service_tasks_outside(alias, start, gate):
+@pytest.mark.parametrize("alone", [False, True], ids=["beside others", "the only coroutine"])
+def test_service_tasks_outside(alias, start, gate, monkeypatch, alone):
+    """Also in a project without any other."""
+    if alone:
+        monkeypatch.setattr(registry, "_async_handlers", {})
     pytest.importorskip("lxml")
     task = '<serviceTask id="x" camunda:delegateExpression="${tests.steps.serve}"/>'
     deploy(("order.bpmn", process(around(task))), using=alias)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from jobexec import clock
-from jobexec.handlers.registry import async_handler, async_handlers
+from jobexec.handlers.registry import async_handler, has_async_handlers
 
 from .fair_queue import Batch, runs_alone
 from .throughput import Throughput
@@ -41,7 +41,6 @@ class AsyncAdmission:
         self.async_worker = async_worker
         self._size, self._threads = size, threads
         self._throughput = Throughput(size)
-        self._handlers = async_handlers()
         self._waiting: dict[str, deque[Batch]] = {}
         self._within: dict[int, tuple[Batch, float]] = {}
         #: The part of an acquisition's last pages that was for the async worker, and how many jobs it may ask for
@@ -59,7 +58,7 @@ class AsyncAdmission:
         are kept: thousands may have been lost when their process was killed, and one after another they would take
         that many times as long.
         """
-        if not self._handlers or not batches:
+        if not batches or not has_async_handlers():
             return batches
         mine: list[Batch] = []
         others: list[Batch] = []
@@ -179,7 +178,7 @@ class AsyncAdmission:
         other nodes can acquire it, and therefore tries are rare.
         """
         rests = share in self._tried and clock.monotonic() < self._tried[share]
-        return bool(self._handlers) and len(self._within) < self._size and not rests
+        return has_async_handlers() and len(self._within) < self._size and not rests
 
     def tries(self, share: str, granted: int) -> None:
         """An acquisition locks one job to see what it is, if a place was granted for it."""

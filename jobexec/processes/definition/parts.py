@@ -123,6 +123,11 @@ class Work:
     headers: dict[str, str] = field(default_factory=dict)
     arguments: Value = None
 
+    @property
+    def called_in_step(self) -> str | None:
+        """The handler that is called in the transaction of a step, unless it says itself that it never is."""
+        return self.handler if self.mode is Mode.STEP else None
+
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .flow import Flow
 from .node import Kind, Node
-from .parts import Listener, Mode, Trigger
+from .parts import Listener, Trigger
 from .values import Value
 
 
@@ -249,7 +249,7 @@ class Process:
 def _works_in_jobs(node: Node) -> bool:
     if node.listeners or node.kind is Kind.CALL_ACTIVITY:  # what is called may be any process
         return False
-    if node.work is None or node.work.handler is None or node.work.mode is not Mode.STEP:
+    if node.work is None or node.work.called_in_step is None:
         return True
     return node.loop.jobs.before if node.loop else node.jobs.before
 

@@ -150,7 +150,7 @@ class Job:
 
     ``owner`` is the token, or the instance, that it belongs to. ``element`` is the one that it begins, leaves, runs or
     triggers. ``payload`` has, of RUN, EXTERNAL and BATCH, the arguments and what else the handler needs; of CONTINUE,
-    the arguments of a function that decides by them what its jobs share.
+    the handler that its step calls, with the arguments if its function decides by them what its jobs share.
     """
 
     id: UUID

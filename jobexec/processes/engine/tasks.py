@@ -35,13 +35,14 @@ def work(moves: Moves, token: Token, node: Node) -> None:
 
 
 def call_ahead(moves: Moves, token: Token) -> dict[str, Any]:
-    """The call of a function that runs in the step which begins with a job, if that job depends on the arguments."""
+    """The handler that is called in the step which begins with a job; its arguments, if that job depends on them."""
     node = moves.node(token)
-    if node.work is None or node.work.handler is None or node.work.mode is not Mode.STEP:
+    handler = node.work.called_in_step if node.work is not None else None
+    if node.work is None or handler is None or (node.loop is not None and not token.is_inner):
         return {}
-    if (node.loop is not None and not token.is_inner) or not moves.environment.declared(node.work.handler).by_call:
-        return {}
-    return {"arguments": moves.value(token, node.work.arguments)}
+    if not moves.environment.declared(handler).by_call:
+        return {"handler": handler}
+    return {"handler": handler, "arguments": moves.value(token, node.work.arguments)}
 
 
 def _run(moves: Moves, token: Token, node: Node, work: Work) -> Any:

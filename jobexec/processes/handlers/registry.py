@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound
@@ -18,6 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _services: dict[str, Callable[..., Any]] = {}
 _declared: dict[str, Declared] = {}
+_coroutines: set[str] = set()
 _PLAIN, _BY_CALL = Declared(), Declared(by_call=True)
 _functions: dict[str, Callable[..., Any]] = {}
 _listeners: dict[str, Callable[..., Any]] = {}
@@ -51,11 +53,18 @@ def service_task(
 
     def registering(function: F) -> F:
         found = register(function)
+        if iscoroutinefunction(function):
+            _coroutines.update(names)
         if not transaction:
             _declared.update(dict.fromkeys(names, Declared(True, options)))
         return found
 
     return registering
+
+
+def has_coroutines() -> bool:
+    """Whether the function of any service task is one."""
+    return bool(_coroutines)
 
 
 def declared(name: str) -> Declared:

@@ -35,7 +35,7 @@ from ..store.items import keep_item
 from ..store.jobs import ITEM, STEP, discard_job
 from . import results
 from .environment import run_coroutine, run_service
-from .registry import service
+from .registry import has_coroutines, service
 from .stepping import End, proceed, proceed_together
 
 #: Seconds for which what was found for several jobs is good enough.
@@ -337,4 +337,4 @@ def _call_of(context: JobContext, root: str, token: str, arguments: Any) -> Hand
 
 def use() -> None:
     """Let executors find the handlers of steps."""
-    add_resolver(resolve)
+    add_resolver(resolve, has_coroutines)

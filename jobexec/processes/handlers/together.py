@@ -19,7 +19,7 @@ from jobexec.conf import get_settings
 from jobexec.operations.sql.server_time import keep_time
 from jobexec.operations.values.acquired_job import AcquiredJob
 
-from ..definition import Mode, Process, Trigger
+from ..definition import Process, Trigger
 from ..engine.inputs import Continue
 from ..engine.rows import State
 from ..engine.step import Steps
@@ -98,7 +98,7 @@ class Hierarchy:
             return False
         found = self.tokens.place(token)
         work = self.process.node(found.element).work if found.state is State.BEFORE else None
-        return work is None or work.handler is None or work.mode is not Mode.STEP or is_quick(work.handler)
+        return work is None or work.called_in_step is None or is_quick(work.called_in_step)
 
     def take(self, event: Continue) -> None:
         """Take a step; raises what its handler raises."""

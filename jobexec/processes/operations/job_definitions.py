@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from jobexec.handlers.function import JobFunction
+from jobexec.handlers.registry import registered
 from jobexec.operations.nodes.deployments import write_job_definitions
 from jobexec.retry import RetryPlan
 
@@ -16,7 +18,7 @@ from ..definition import JobOptions, Kind, Mode, Node, Process, Trigger, Value, 
 from ..engine.rows import JobKind
 from ..handlers.registry import declared
 from ..store.columns import INNER, MESSAGE, job_definition_id
-from ..store.jobs import CONTINUE, RECEIVE, STEP, TIMER, function_of, step_columns
+from ..store.jobs import CONTINUE, RECEIVE, STEP, TIMER, step_columns
 from ..store.starts import START
 
 
@@ -35,7 +37,7 @@ def job_definitions(process: Process) -> list[dict[str, Any]]:
 
 def _of_node(process: Process, node: Node) -> Iterator[dict[str, Any]]:
     inner = node.loop.jobs if node.loop is not None else node.jobs
-    function = function_of(node)
+    function = _function_of(node.work)
     if node.jobs.before or node.jobs.after:
         row = _row(process, node, JobKind.CONTINUE, CONTINUE, node.jobs)
         yield row if function is None or node.loop is not None else row | _of_function(function, node.jobs)
@@ -57,11 +59,16 @@ def _of_node(process: Process, node: Node) -> Iterator[dict[str, Any]]:
         yield _row(process, node, JobKind.EXTERNAL, topic, inner, atomic=False)
 
 
+def _function_of(work: Work | None) -> str | None:
+    """The ``@job`` function that is called in the steps of an element, whose jobs have its options."""
+    handler = work.called_in_step if work is not None else None
+    return handler if handler is not None and isinstance(registered(handler), JobFunction) else None
+
+
 def is_outside(work: Work) -> bool:
     """By the file, or by the function, as it is registered in the process that deploys."""
-    return work.mode is Mode.OUTSIDE or (
-        work.mode is Mode.STEP and work.handler is not None and declared(work.handler).outside
-    )
+    handler = work.called_in_step
+    return work.mode is Mode.OUTSIDE or (handler is not None and declared(handler).outside)
 
 
 def _of_function(name: str, options: JobOptions) -> dict[str, Any]:

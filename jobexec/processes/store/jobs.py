@@ -18,7 +18,7 @@ from jobexec.operations.enqueue.create import check_resource, create_job, create
 from jobexec.operations.external.create import create_external_jobs
 from jobexec.operations.rows.discard import discard_jobs
 
-from ..definition import Mode, Node, Trigger
+from ..definition import Trigger
 from ..engine import rows
 from ..engine.exceptions import StepError
 from ..engine.rows import JobKind
@@ -59,14 +59,6 @@ def step_columns(name: str) -> dict[str, Any]:
     options: Mapping[str, Any] = function.options if isinstance(function, JobFunction) else {}
     given: Any = {option: options[option] for option in _DECLARED if option in options}
     return {"handler_type": f"{STEP}{name}"} | to_columns(given)
-
-
-def function_of(node: Node) -> str | None:
-    """The ``@job`` function that runs in the step of an element, which has its options; None if there is none."""
-    work = node.work
-    if work is None or work.handler is None or work.mode is not Mode.STEP:
-        return None
-    return work.handler if isinstance(registered(work.handler), JobFunction) else None
 
 
 def _resource_of(element: str, handler: str, call: Mapping[str, Any], tenant: str) -> str | None:
@@ -252,20 +244,12 @@ class JobWriter:
         return self._traced(job.id, columns)
 
     def _of_function(self, job: rows.Job) -> dict[str, Any]:
-        """What a function that runs in the step of a job decides about that job."""
-        owner = self.tokens.find(job.owner)
-        if (
-            job.kind is not JobKind.CONTINUE
-            or not isinstance(owner, rows.Token)
-            or owner.state is not rows.State.BEFORE
-        ):
-            return {}
-        node = definitions.process(self.using, self._definition(job)).node(job.element)
-        name = function_of(node)
-        if name is None or (node.loop is not None and not owner.is_inner):
+        """What a ``@job`` function that is called in the step of a job decides about that job."""
+        handler = job.payload.get("handler")
+        if handler is None or not isinstance(registered(handler), JobFunction):
             return {}
         call = job.payload.get("arguments") or {"args": [], "kwargs": {}}
-        return step_columns(name) | {"resource": _resource_of(job.element, name, call, self.origin.tenant_id)}
+        return step_columns(handler) | {"resource": _resource_of(job.element, handler, call, self.origin.tenant_id)}
 
     def _call(self, job: rows.Job, call: Mapping[str, Any]) -> dict[str, Any]:
         """The columns that a call of a job function decides."""
