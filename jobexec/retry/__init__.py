@@ -8,7 +8,7 @@ text                        meaning
 ``PT5M``                    2 attempts: one retry after 5 minutes
 ``PT1M,PT10M,PT1H``         4 attempts (n intervals, n + 1 attempts); the last interval repeats if an
                             operator raises the retries later
-``R8/PT10S*2..PT1H~0.1``    8 attempts, exponential: first 10 s, doubled each time, at most 1 hour,
+``R12/PT10S*2..PT1H~0.1``   12 attempts, exponential: first 10 s, doubled each time, at most 1 hour,
                             shortened at random by up to a tenth; ``..PT1H`` and ``~0.1``
                             may be left out (P1D and 0.1)
 ==========================  ============================================================

@@ -144,3 +144,10 @@ def test_an_expiry_that_is_near_is_marked(alias):
     run("add", "far", "--expires", "+15d")
     told = {row["name"]: row["expires_soon"] for row in map(json.loads, run("list", "--json").splitlines())}
     assert told == {"near": True, "far": False}
+
+
+def test_one_that_expires_soon_is_coloured_at_a_terminal(alias):
+    run("add", "java", "--expires", "+1d")
+    out = io.StringIO()
+    call_command("gatewayclient", "list", stdout=out, force_color=True)
+    assert "\x1b[33;1mexpires soon\x1b[0m" in out.getvalue() and " [33" not in out.getvalue()

@@ -108,6 +108,14 @@ class TestVerbs:
         code, text = jobs("suspend", "--scope", "tenant", "acme", "--dry-run", alias=alias)
         assert code == 2 and "--scope cannot be combined" in text
 
+    @pytest.mark.parametrize("verb", ["suspend", "activate"])
+    def test_a_whole_scope_has_no_conditions(self, alias, verb):
+        jobs("suspend", "--scope", "tenant", "acme", alias=alias)
+        given = ("--scope", "category", "default", "--tenant", "beta", "--handler", "shop.*")
+        code, text = jobs(verb, *given, alias=alias)
+        assert code == 2 and "Give --scope or conditions, not both: handler, tenant_ids" in text
+        assert Suspension.objects.using(alias).get().value == "acme"
+
     def test_cancel(self, alias):
         waits, runs = make_job(alias, priority=-1), work(alias)
         Job.objects.using(alias).filter(pk=waits.pk).update(lock_owner=None)

@@ -1,15 +1,22 @@
 """``manage.py processes``."""
 
 import io
+from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError, connections
+from django.db.migrations.recorder import MigrationRecorder
 
+from jobexec import clock
+from jobexec.clock import FrozenClock
 from jobexec.handlers.batch import get_batch
 from jobexec.models import AuditLog, Batch, Suspension
 from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.handlers.registry import listener
-from jobexec.processes.models import Execution, ProcessInstance
+from jobexec.processes.management.commands.processes import Command
+from jobexec.processes.models import Execution, ProcessInstance, UserTask
 from jobexec.processes.operations import many
 
 pytest.importorskip("lxml")
@@ -245,3 +252,63 @@ def test_cleanup(alias, command, started, settings):
     command("cancel", started())
     assert command("cleanup") == "Rows deleted: 3.\n"
     assert not ProcessInstance.objects.using(alias).exists()
+
+
+def test_control_characters_do_not_reach_the_terminal_and_times_name_their_zone(alias, command, file, settings):
+    settings.TIME_ZONE = "Europe/Berlin"
+    command("deploy", str(file))
+    id = command("start", "approval", "--business-key", "a\x1b[31m", "--variables", '{"b\\u001b[2J": 1}').split()[0]
+    UserTask.objects.using(alias).update(assignee="ann\x1b]0;")
+    with FrozenClock(datetime(2026, 3, 1, 12, tzinfo=UTC)):
+        ProcessInstance.objects.using(alias).update(start_time=clock.now(alias))
+        shown = command("show", id)
+    assert "\x1b" not in shown
+    assert "approval a [31m active, started 03/01/2026 13:00:00 CET\n" in shown
+
+
+class TestErrors:
+    """All end with a message: wrong usage with 2, others with 1."""
+
+    def test_a_database_that_is_no_engine(self):
+        with pytest.raises(CommandError, match=r"--database: .*nope") as refused:
+            call_command("processes", "--database", "nope", "list")
+        assert refused.value.returncode == 2
+
+    def test_a_database_that_does_not_answer(self, command, monkeypatch):
+        def fail(*_):
+            raise OperationalError("the server is away")
+
+        monkeypatch.setattr(Command, "_list", fail)
+        with pytest.raises(CommandError, match="the server is away") as refused:
+            command("list")
+        assert refused.value.returncode == 1
+
+    def test_tables_that_are_missing(self, alias, command, monkeypatch):
+        def fail(*_):
+            raise OperationalError("no such table")
+
+        monkeypatch.setattr(Command, "_list", fail)
+        MigrationRecorder(connections[alias]).record_unapplied("jobexec_processes", "0004_received_messages")
+        with pytest.raises(CommandError, match=f"run 'manage.py migrate jobexec_processes --database {alias}'"):
+            command("list")
+
+    def test_a_reader_that_has_closed_the_pipe(self, monkeypatch, capsys):
+        replaced = []
+        monkeypatch.setattr(Command, "_list", lambda *_: (_ for _ in ()).throw(BrokenPipeError()))
+        monkeypatch.setattr("os.dup2", lambda *files: replaced.append(files))
+        monkeypatch.setattr("sys.stdout", SimpleNamespace(fileno=lambda: 1, write=len, flush=lambda: None))
+        call_command("processes", "list")
+        assert [new for _, new in replaced] == [1]
+
+    def test_an_interruption(self, command, monkeypatch):
+        monkeypatch.setattr(Command, "_list", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(CommandError, match="Interrupted") as ended:
+            command("list")
+        assert ended.value.returncode == 130
+
+    def test_an_instance_is_not_suspended_without_its_instances(self, alias, command, file):
+        command("deploy", str(file))
+        id = command("start", "approval").split()[0]
+        with pytest.raises(CommandError, match="include_instances: expected with the key of a process") as refused:
+            command("suspend", id, "--without-instances")
+        assert refused.value.returncode == 2 and not Suspension.objects.using(alias).exists()

@@ -38,35 +38,35 @@ def check_engines(settings: Settings) -> None:
         check_migrations(alias)
 
 
-def check_migrations(alias: str) -> None:
-    """Check that a database answers and has all migrations. Raises NodeRefused."""
+def check_migrations(alias: str, app: str = "jobexec") -> None:
+    """Check that a database answers and has all migrations of an app. Raises NodeRefused."""
     try:
-        if _are_recorded(alias):
+        if _are_recorded(alias, app):
             return
         executor = MigrationExecutor(connections[alias])
-        plan = executor.migration_plan([key for key in executor.loader.graph.leaf_nodes() if key[0] == "jobexec"])
+        plan = executor.migration_plan([key for key in executor.loader.graph.leaf_nodes() if key[0] == app])
     except DatabaseError as error:
         raise NodeRefused(f"The database {alias!r} does not answer: {error}") from error
     if plan:
         missing = ", ".join(migration.name for migration, _ in plan[:_NAMED])
         more = f" and {len(plan) - _NAMED} more" if len(plan) > _NAMED else ""
         raise NodeRefused(
-            f"The database {alias!r} lacks migrations of jobexec ({missing}{more}): "
-            f"run 'manage.py migrate jobexec --database {alias}'."
+            f"The database {alias!r} lacks migrations of {app} ({missing}{more}): "
+            f"run 'manage.py migrate {app} --database {alias}'."
         )
 
 
-def _are_recorded(alias: str) -> bool:
-    """Whether each of our migrations is recorded as applied; then Django need not load those of all apps.
+def _are_recorded(alias: str, app: str) -> bool:
+    """Whether each migration of an app of ours is recorded as applied; then Django need not load those of all apps.
 
     Only Django's graph knows of migrations that stand for others, and of apps without migrations: False for these.
     """
-    name, _ = MigrationLoader.migrations_module("jobexec")
+    name, _ = MigrationLoader.migrations_module(app)
     if name is None:
         return False
     applied = MigrationRecorder(connections[alias]).applied_migrations()
     files = iter_modules(import_module(name).__path__)
-    return all(file.ispkg or file.name[0] in "_~" or ("jobexec", file.name) in applied for file in files)
+    return all(file.ispkg or file.name[0] in "_~" or (app, file.name) in applied for file in files)
 
 
 def process_count(settings: Settings, processes: int | str) -> int:

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError, connections
+from django.db import connections
 from django.utils.translation import gettext as _
 
 from jobexec import clock
 from jobexec.conf import get_settings
-from jobexec.exceptions import ClientNotFound, InvalidClient, JobExecError
+from jobexec.exceptions import ClientNotFound, InvalidClient
 from jobexec.management.jobs.arguments.values import count, moment
+from jobexec.management.jobs.output.failures import told
 from jobexec.management.jobs.output.outcome import operator
 from jobexec.management.jobs.output.screen import Exit, Screen, usage
-from jobexec.management.jobs.output.table import Column
+from jobexec.management.jobs.output.table import Cell, Column
 from jobexec.models import GatewayClient
 from jobexec.operations.audit import acting
 from jobexec.operations.manage import gateway_clients
@@ -65,16 +65,16 @@ class Command(BaseCommand):
         using = options["database"] or get_settings().gateway_database
         if using not in connections:
             raise usage(_("--database: there is no database %(using)r in DATABASES.") % {"using": using})
-        screen = Screen.of(self.stdout, self.style, using, json=options["json"])
+        with told(self.stdout, using), acting(operator("gatewayclient", options["action"])):
+            self._act(Screen.of(self.stdout, self.style, using, json=options["json"]), options)
+
+    def _act(self, screen: Screen, options: dict[str, Any]) -> None:
         try:
-            with acting(operator("gatewayclient", options["action"])):
-                _ACTIONS[options["action"]](screen, options)
+            _ACTIONS[options["action"]](screen, options)
         except InvalidClient as error:
             raise usage(str(error)) from error
         except ClientNotFound as error:
             raise CommandError(str(error), returncode=Exit.LEFT_ALONE) from error
-        except (JobExecError, ImproperlyConfigured, DatabaseError) as error:
-            raise CommandError(str(error), returncode=Exit.ERROR) from error
 
 
 def _text(text: str) -> str:
@@ -156,13 +156,13 @@ def _list(screen: Screen, options: dict[str, Any]) -> None:
         screen.say(_("There are no clients."))
 
 
-def _cells(screen: Screen, row: GatewayClient) -> list[str]:
+def _cells(screen: Screen, row: GatewayClient) -> list[Cell | str]:
     now = clock.now(screen.using)
     expired = row.expiration_time is not None and row.expiration_time <= now
     soon = gateway_clients.expires_soon(row, now)
-    state = _("disabled") if not row.enabled else _("expired") if expired else _("enabled")
+    state: Cell | str = _("disabled") if not row.enabled else _("expired") if expired else _("enabled")
     if row.enabled and soon and not expired:
-        state = screen.style.WARNING(_("expires soon"))
+        state = Cell(_("expires soon"), screen.style.WARNING)
     tenants = [tenant or NO_TENANT for tenant in row.tenants]
     expires, used = [distance(time, now) if time else NONE for time in (row.expiration_time, row.last_use)]
     old = _ends(row, now)

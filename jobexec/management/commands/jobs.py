@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import ArgumentParser
 from typing import Any, NoReturn
 
-from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 from django.core.management.color import no_style
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, router
+from django.db import DEFAULT_DB_ALIAS, router
 
-from jobexec.conf import get_settings
-from jobexec.exceptions import InvalidJob, InvalidQuery, InvalidSettings, JobExecError, NodeRefused
-from jobexec.executor.process.preflight import check_migrations
 from jobexec.management.jobs.actions import ACTIONS, add_options
 from jobexec.management.jobs.arguments.meant import with_suggestion
+from jobexec.management.jobs.output.failures import engine_named, told
 from jobexec.management.jobs.output.outcome import operator
 from jobexec.management.jobs.output.screen import Exit, Screen, usage
 from jobexec.management.jobs.output.table import Column
@@ -56,21 +52,9 @@ class Command(BaseCommand):
         if options["action"] is None:
             self._say_actions()
             sys.exit(Exit.USAGE)
-        try:
-            code = self._run(options)
-            self.stdout.flush()
-        except BrokenPipeError:
-            # The reader has closed the pipe, as with "| head". Python must not complain about it at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = Exit.DONE
-        except (InvalidJob, InvalidQuery) as error:
-            raise usage(str(error)) from error
-        except (JobExecError, ImproperlyConfigured) as error:
-            raise CommandError(str(error), returncode=Exit.ERROR) from error
-        except DatabaseError as error:
-            raise CommandError(_reason(options, error), returncode=Exit.ERROR) from error
-        except KeyboardInterrupt:
-            raise CommandError("Interrupted.", returncode=130) from None
+        code, default = 0, router.db_for_write(Job)
+        with told(self.stdout, options["database"] or default):
+            code = self._run(engine_named(options["database"], default), options)
         if code:
             sys.exit(code)
 
@@ -82,14 +66,7 @@ class Command(BaseCommand):
         text = "\n".join(["usage: manage.py jobs ACTION [options]", "", *actions, "", _MORE_HELP])
         self.stderr.write(text, str)
 
-    def _run(self, options: dict[str, Any]) -> int:
-        using = options["database"] or router.db_for_write(Job)
-        try:
-            get_settings().engine(using)
-        except InvalidSettings as error:
-            if options["database"]:
-                raise usage(f"--database: {error}") from error
-            raise
+    def _run(self, using: str, options: dict[str, Any]) -> int:
         screen = Screen.of(self.stdout, self.style, using, json=options["json"])
         action = ACTIONS[options["action"]]
         with acting(operator("jobs", action.name)):
@@ -100,12 +77,3 @@ class Command(BaseCommand):
                     f"--watch works only with actions that change nothing, not with {action.name} {options['nested']}."
                 )
             return watch(action, options, screen)
-
-
-def _reason(options: dict[str, Any], error: DatabaseError) -> str:
-    """Describe a database error: above all, that the tables do not exist yet."""
-    try:
-        check_migrations(options["database"] or router.db_for_write(Job))
-    except NodeRefused as refusal:
-        return str(refusal)
-    return str(error)

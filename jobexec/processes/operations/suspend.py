@@ -47,6 +47,8 @@ def suspend(
     """
     dates: dict[str, Any] = {"at": at, "until": until}
     if not isinstance(target, str):
+        if not include_instances:
+            raise InvalidJob("include_instances: expected with the key of a process, not with an instance.")
         database, id = _instance(target, version, tenant_id, using)
         _wait_for_step(database, id)
         moved = suspend_jobs(using=database, process_instance_id=str(id), **dates)

@@ -183,3 +183,13 @@ def test_who_reveals_them_is_in_the_audit_log(alias, charge):
     entry = AuditLog.objects.using(alias).get()
     assert (entry.verb, entry.operator, entry.object_id) == ("reveal", "anna", str(row.pk))
     assert SECRET not in json.dumps([entry.new_value, entry.old_value])
+
+
+@pytest.mark.parametrize("given", [["--dry-run"], ["--batch"], ["--handler", "shop.*"], ["--all-matching"]])
+def test_the_command_for_results_takes_nothing_that_is_about_jobs(alias, keys, given):
+    publish_message("paid", key="1", payload=SECRET, ttl=60, using=alias)
+    keys(new=NEW, old=OLD)
+    code, text = jobs("reencrypt", "--results", *given, alias=alias)
+    assert code == 2 and "--results is about no jobs" in text
+    assert encryption.key_of(Message.objects.using(alias).get().payload) == "old"
+    assert not AuditLog.objects.using(alias).exists()

@@ -53,10 +53,11 @@ class Change:
         add_filters(parser)
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
-        arguments = self.subcommand.arguments(options)
+        arguments, query = self.subcommand.arguments(options), query_of(options, screen.using)
         if self.subcommand.scoped is not None and (scope := options["scope"]) is not None:
+            if query.given:
+                raise usage(_("Give --scope or conditions, not both: %(names)s.") % {"names": ", ".join(query.given)})
             return self._scope(scope, arguments, options, screen)
-        query = query_of(options, screen.using)
         if options["all_matching"]:
             return self._matching(self.subcommand.narrowed(query), arguments, options, screen)
         if not options["ids"]:

@@ -11,9 +11,13 @@ from django.utils.translation import ngettext
 
 from jobexec.operations.manage.reencrypt import reencrypt_results
 
+from ..arguments.filters import query_of
 from ..output.outcome import tell
 from ..output.screen import Screen, usage
 from .change import Change
+
+#: What selects jobs, besides conditions, or says how they are changed.
+_OF_JOBS = ("ids", "all_matching", "plain", "batch", "dry_run")
 
 
 class Reencrypt(Change):
@@ -27,8 +31,10 @@ class Reencrypt(Change):
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
         if not options["results"]:
             return super().run(options, screen)
-        if options["ids"] or options["all_matching"] or options["plain"]:
-            raise usage(_("--results cannot be combined with ids, --all-matching or --plain."))
+        given = [name for name in _OF_JOBS if options[name]]
+        given += query_of(options, screen.using).given
+        if given:
+            raise usage(_("--results is about no jobs: do not give %(names)s.") % {"names": ", ".join(given)})
         return tell(self.name, _told, reencrypt_results(using=screen.using), screen)
 
 

@@ -13,12 +13,15 @@ from django.db import router
 from django.db.models import Count
 
 from jobexec import clock
-from jobexec.exceptions import JobExecError
 from jobexec.management.jobs.arguments.named import row
 from jobexec.management.jobs.arguments.values import json_object
+from jobexec.management.jobs.output.failures import engine_named, told
 from jobexec.management.jobs.output.outcome import operator
+from jobexec.management.jobs.output.screen import Exit
+from jobexec.management.jobs.output.text import clean
 from jobexec.operations import clean_up_history
 from jobexec.operations.audit import acting
+from jobexec.operations.values.humanize import absolute
 from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.engine.exceptions import StepError
 from jobexec.processes.models import ProcessDefinition, ProcessInstance
@@ -60,16 +63,21 @@ class Command(BaseCommand):
         actions.add_parser("check", help="look for inconsistent rows; exits with 1 if there are any")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        using = options["database"] or router.db_for_write(ProcessInstance)
-        act = changes.CHANGES.get(options["action"])
-        try:
+        default = router.db_for_write(ProcessInstance)
+        with told(self.stdout, options["database"] or default, app="jobexec_processes"):
+            using = engine_named(options["database"], default)
             with acting(operator("processes", options["action"])):
-                if act is not None:
-                    self.stdout.write(act(using, options))
-                else:
-                    getattr(self, f"_{options['action']}")(using, options)
-        except (JobExecError, InvalidProcess, StepError, ProcessInstance.DoesNotExist) as error:
-            raise CommandError(str(error), returncode=1) from error
+                self._act(using, options)
+
+    def _act(self, using: str, options: dict[str, Any]) -> None:
+        change = changes.CHANGES.get(options["action"])
+        try:
+            if change is not None:
+                self.stdout.write(change(using, options))
+            else:
+                getattr(self, f"_{options['action']}")(using, options)
+        except (InvalidProcess, StepError, ProcessInstance.DoesNotExist) as error:
+            raise CommandError(str(error), returncode=Exit.ERROR) from error
 
     def _deploy(self, using: str, options: dict[str, Any]) -> None:
         files = [Path(name) for name in options["files"]] or files_of_apps()
@@ -96,7 +104,7 @@ class Command(BaseCommand):
             return
         for each in found:
             what = f"version {each['version']}" if each["version"] else "a flow"
-            tenant = f" of {each['tenant']}" if each["tenant"] else ""
+            tenant = f" of {clean(each['tenant'])}" if each["tenant"] else ""
             self.stdout.write(f"{each['key']}{tenant}: {what}, {each['running']} running")
 
     def _start(self, using: str, options: dict[str, Any]) -> None:
@@ -113,25 +121,24 @@ class Command(BaseCommand):
         view = view_of(using, changes.instance_in(options, using))
         shown = view.instance
         self.stdout.write(
-            f"{shown.definition_key} {shown.business_key} {shown.state}, started {shown.start_time:%Y-%m-%d %H:%M:%S}"
+            f"{shown.definition_key} {clean(shown.business_key)} {shown.state}, started {absolute(shown.start_time)}"
         )
         if shown.delete_reason:
-            self.stdout.write(f"  reason: {shown.delete_reason}")
+            self.stdout.write(f"  reason: {clean(shown.delete_reason)}")
         for execution in view.executions:
             self.stdout.write(f"  at {execution.element_id}: {execution.state}")
         for task in view.tasks:
-            self.stdout.write(f"  task {task.name or task.element_id}: {task.assignee or 'unassigned'}")
+            self.stdout.write(f"  task {clean(task.name or task.element_id)}: {clean(task.assignee or 'unassigned')}")
         for job in view.jobs:
-            self.stdout.write(
-                f"  job {job.pk} at {job.failed_activity_id}: {job._meta.verbose_name} {job.exception_message}"
-            )
+            message = clean(job.exception_message)
+            self.stdout.write(f"  job {job.pk} at {job.failed_activity_id}: {job._meta.verbose_name} {message}")
         for name, value, element in view.values:
             where = f" (at {element})" if element else ""
             value = HIDDEN if is_sensitive(name) else hide(value)
-            self.stdout.write(f"  {name}{where} = {json.dumps(value, cls=DjangoJSONEncoder)[:200]}")
+            self.stdout.write(f"  {clean(name)}{where} = {json.dumps(value, cls=DjangoJSONEncoder)[:200]}")
         process = definitions.process(using, shown.definition_id) if view.definition is not None else None
         for reason in shortened(why(view, process, clock.now(using))):
-            self.stdout.write(f"  {reason.text}")
+            self.stdout.write(f"  {clean(reason.text)}")
 
     def _cleanup(self, using: str, options: dict[str, Any]) -> None:
         self.stdout.write(f"Rows deleted: {clean_up_history(using)}.")
