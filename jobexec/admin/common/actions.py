@@ -21,8 +21,9 @@ from jobexec.models import Batch
 from jobexec.operations.batches.control import start_batch
 from jobexec.operations.reports.counts import COUNT_LIMIT
 
+from . import batching
 from .base import FROM_PAGE, TableAdmin
-from .batching import is_large, select_across, start
+from .batching import is_large, is_more, select_across, start
 from .forms import ConfirmForm
 from .paging import CappedCount
 
@@ -67,6 +68,8 @@ class Action:
     """Its name as a batch (``jobexec.operations.manage.verbs``); None if it only runs within the request."""
     name_column = "pk"
     """The column that a row's ``str()`` needs besides the key."""
+    most: ClassVar[int | None] = None
+    """How many rows it changes within a request, if no batch can do it; None: as many as others before a batch."""
 
     def __init__(self) -> None:
         # The attributes that Django reads from action functions.
@@ -150,8 +153,13 @@ class Action:
         using = modeladmin.write_alias(queryset)
         queryset = queryset.using(using)
         data: Mapping[str, Any] = {}
-        large = self.in_background and is_large(request, queryset)
+        large = is_large(request, queryset)
+        if large and not self.in_background and is_more(queryset, self.most or batching.BATCH_ABOVE):
+            text = _("At most %(count)d at once: select fewer, or filter the list.")
+            modeladmin.message_user(request, text % {"count": self.most or batching.BATCH_ABOVE}, messages.ERROR)
+            return None
         form_class = self.form_for(queryset) or (forms.Form if large else None)
+        large = large and self.in_background
         if form_class is not None:
             applied = "_apply" in request.POST
             form = form_class(request.POST if applied else None, initial={} if applied else self.initial(queryset))

@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 
 BATCH_ABOVE = 500
 """The maximum number of rows that an action on all rows of a list changes within the request."""
+MOST_DELETED = 10_000
+"""The same, for actions that delete page by page what no batch deletes."""
 
 
 def is_large(request: HttpRequest, queryset: QuerySet[Any]) -> bool:
     """Whether the action is on all rows of the list, and they are more than ``BATCH_ABOVE``."""
-    if not select_across(request):
-        return False
-    return bool(queryset.order_by().values("pk")[: BATCH_ABOVE + 1].count() > BATCH_ABOVE)
+    return select_across(request) and is_more(queryset, BATCH_ABOVE)
+
+
+def is_more(queryset: QuerySet[Any], most: int) -> bool:
+    """Whether there are more rows than this."""
+    return bool(queryset.order_by().values("pk")[: most + 1].count() > most)
 
 
 def select_across(request: HttpRequest) -> bool:

@@ -17,6 +17,7 @@ from jobexec.identifiers import OWN
 from jobexec.models import IncidentState, JobDefinition
 from jobexec.operations.values.humanize import handler_name
 
+from .base import FROM_PAGE
 from .tenancy import is_restricted
 
 PRIORITY = ("priority", NumericRangeFilterBuilder(title=_("priority")))
@@ -113,4 +114,6 @@ class IncidentStateFilter(admin.SimpleListFilter):
             yield {"selected": self.value() == str(value), "query_string": query, "display": title}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset if self.value() == self.ALL else queryset.filter(state=self.value())
+        if self.value() == self.ALL or FROM_PAGE in request.POST:  # the buttons of a page are about its row
+            return queryset
+        return queryset.filter(state=self.value())

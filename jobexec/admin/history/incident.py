@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from jobexec import operations
-from jobexec.models import FailureGroup, Incident, Resource
+from jobexec.models import FailureGroup, Incident, IncidentState, Resource
 
 from ..common import display, filters, search, text_filters
 from ..common.actions import Action, Outcome, RowAction
@@ -59,6 +59,9 @@ class RequeueJob(Action):
         "%(count)d jobs requeued with %(retries)d retries.",
         "count",
     )
+
+    def applies(self, row: Incident) -> bool:
+        return row.state == IncidentState.OPEN and row.job_id is not None
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         jobs = dict(queryset.filter(job_id__isnull=False).order_by().values_list("job_id", "pk"))

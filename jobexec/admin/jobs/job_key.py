@@ -21,6 +21,7 @@ from jobexec.operations.manage.purge import release_keys
 from ..common import display, filters
 from ..common.actions import DeletingAction, Outcome
 from ..common.base import TableAdmin
+from ..common.batching import MOST_DELETED
 
 
 class ReleaseKeys(DeletingAction):
@@ -33,6 +34,7 @@ class ReleaseKeys(DeletingAction):
         "affected."
     )
     name_column = "key"
+    most = MOST_DELETED
     report = ngettext_lazy("%(count)d key released.", "%(count)d keys released.", "count")
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:

@@ -85,13 +85,13 @@ class Surroundings:
     def reasons(self) -> list[str]:
         """Why the job is not running, the decisive reason first."""
         found = why(self._job.pk, using=self._job._state.db or "default").reasons
-        return [self._told(reason) for reason in found]
+        return [text for reason in found if (text := self._told(reason))]
 
     def _told(self, reason: Reason) -> str:
         other = reason.details.get("job")
         if other and found_job(self._request, UUID(other), self._job._state.db or "default") is None:
             return _("It is exclusive, and a node holds another job of its process instance.")
-        return reason.text
+        return reason.told(lambda table: self._admin(table) is not None)
 
     def lock(self) -> Lock | None:
         """The lock of the job; None if it is free."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Model, Q
 
 from jobexec.models import (
     AbstractJob,
@@ -38,11 +39,21 @@ _MOST_DEPLOYMENTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason: a ``code`` for programs, a ``text`` with the facts for people, and the same facts for JSON."""
+    """A reason: a ``code`` for programs, a ``text`` with the facts for people, and the same facts for JSON.
+
+    If it repeats rows of a ``table`` other than the one that it explains, users who may not view that table get
+    ``plain`` instead.
+    """
 
     code: str
     text: str
     details: dict[str, Any] = field(default_factory=dict)
+    table: type[Model] | None = None
+    plain: str = ""
+
+    def told(self, sees: Callable[[type[Model]], bool]) -> str:
+        """The text for a user who may view these tables; '' if there is nothing to say."""
+        return self.text if self.table is None or sees(self.table) else self.plain
 
 
 def iso(moment: datetime | None) -> str | None:

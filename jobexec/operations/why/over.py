@@ -39,7 +39,8 @@ def dead(facts: Facts) -> list[Reason]:
     reasons = [Reason("dead_letter", text % values, details)]
     if incident is not None and incident.annotation:
         said = _("Annotation: %(annotation)s") % {"annotation": incident.annotation}
-        reasons.append(Reason("annotation", said, {"incident": str(incident.pk), "annotation": incident.annotation}))
+        told = {"incident": str(incident.pk), "annotation": incident.annotation}
+        reasons.append(Reason("annotation", said, told, table=Incident))
     return [*reasons, *suspended.covering(facts), *suspended.planned(facts)]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.contrib import messages
 from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
@@ -17,7 +16,6 @@ from django.utils.translation import gettext as _
 from jobexec.admin.common import display
 from jobexec.admin.common.actions import RowAction
 from jobexec.admin.common.base import TableAdmin
-from jobexec.admin.common.batching import BATCH_ABOVE, is_large
 from jobexec.exceptions import JobExecError
 from jobexec.processes.engine.exceptions import StepError
 
@@ -108,16 +106,9 @@ def process_of(using: str, definition: str) -> Process | None:
 
 
 class ProcessAction(RowAction):
-    """Only operations that run in the background are made on very many rows."""
+    """An operation on rows of processes, which the engine may refuse."""
 
     refusals = (JobExecError, StepError)
-
-    def __call__(self, modeladmin: TableAdmin, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        if not self.in_background and is_large(request, queryset):
-            text = _("At most %(count)d at once: select fewer, or filter the list.") % {"count": BATCH_ABOVE}
-            modeladmin.message_user(request, text, messages.ERROR)
-            return None
-        return super().__call__(modeladmin, request, queryset)
 
 
 def state_badge(state: str, label: Any) -> SafeString:

@@ -132,7 +132,7 @@ class VariableFilter(TextFilter):
         hidden = HIDDEN in json.dumps(hide({name.strip(): found}), ensure_ascii=False)
         if not mark or hidden or not request.user.has_perm("jobexec_processes.view_variable"):
             return queryset.none()
-        running = queryset.filter(state__in=RUNNING).order_by("-start_time", "-pk").values_list("pk", flat=True)
+        running = queryset.filter(state__in=RUNNING).order_by("-pk").values_list("pk", flat=True)
         keys = list(running[:_MOST_READ])
         wanted = Variable.objects.using(queryset.db).filter(value_is(found), name=name.strip())
         chosen: list[Any] = []

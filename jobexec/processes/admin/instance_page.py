@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -65,7 +66,7 @@ class InstancePage:
         return {
             "is_running": self._running,
             "row_actions": self.actions(),
-            "reasons": [self._linked(reason) for reason in self.reasons()],
+            "reasons": self.reasons(),
             "incidents": incidents,
             "may_retry": self._may("retry"),
             "activities": rows,
@@ -104,10 +105,19 @@ class InstancePage:
 
     # Why it waits.
 
-    def reasons(self) -> list[Reason]:
-        return shortened(why(self._view, self._process, self._now))
+    def reasons(self) -> list[SafeString]:
+        found = shortened(why(self._view, self._process, self._now))
+        return [self._linked(reason, text) for reason in found if (text := reason.told(self._sees))]
 
-    def _linked(self, reason: Reason) -> SafeString:
+    def _sees(self, table: type[Model]) -> bool:
+        return self._sees_variables if table is Variable else self._table(table) is not None
+
+    @cached_property
+    def _sees_variables(self) -> bool:
+        opts = Variable._meta
+        return bool(self._request.user.has_perm(f"{opts.app_label}.{get_permission_codename('view', opts)}"))
+
+    def _linked(self, reason: Reason, text: str) -> SafeString:
         """The text, with links to what it is about."""
         links = []
         details = reason.details
@@ -117,7 +127,7 @@ class InstancePage:
             links.append(display.link(page.page_url(id), _("the task")))
         if (id := details.get("instance")) is not None:
             links.append(display.link(self._page.page_url(id), _("the instance")))
-        return format_html("{}{}", reason.text, SafeString("".join(f" → {link}" for link in links)))
+        return format_html("{}{}", text, SafeString("".join(f" → {link}" for link in links)))
 
     def _job_url(self, id: UUID) -> str:
         return reverse("admin:jobexec_job_locate", args=[id], current_app=self._site)
@@ -187,8 +197,7 @@ class InstancePage:
         ]
 
     def variables(self) -> list[dict[str, Any]]:
-        opts = Variable._meta
-        if not self._request.user.has_perm(f"{opts.app_label}.{get_permission_codename('view', opts)}"):
+        if not self._sees_variables:
             return []
         return [self._variable(each) for each in self._view.values[:ROWS]]
 

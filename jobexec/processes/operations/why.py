@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Model
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -26,7 +27,7 @@ from jobexec.operations.why.facts import Reason, iso
 
 from ..definition import Kind, Process
 from ..engine.rows import State
-from ..models import EventSubscription, Execution, TaskCandidate, UserTask
+from ..models import EventSubscription, Execution, TaskCandidate, UserTask, Variable
 from ..models.instance import RUNNING
 from ..store.jobs import TIMER
 from .query import MOST_ROWS, InstanceView
@@ -141,15 +142,19 @@ class _Explanation:
             yield self._waits(execution)
         yield from self._events(execution.pk, execution.element_id)
 
-    def _reason(self, code: str, text: str, execution: Execution, **values: Any) -> Reason:
+    def _reason(
+        self, code: str, text: str, execution: Execution, row: Model | None = None, plain: str = "", **values: Any
+    ) -> Reason:
+        """A reason. If it repeats a row, users who may not view its table get ``plain``, or only that it waits."""
         since = both(execution.entered_at, self.now) if execution.entered_at else "?"
         told = {"element": self._name(execution.element_id), "since": since, **values}
         details = {"element": execution.element_id, "since": iso(execution.entered_at)}
         details |= {name: str(value) for name, value in values.items() if isinstance(value, UUID)}
-        return Reason(code, text % told, details)
+        table = None if row is None else type(row)
+        return Reason(code, text % told, details, table, (plain or _waiting()) % told if table else "")
 
     def _waits(self, execution: Execution, **values: Any) -> Reason:
-        return self._reason("waits", _("%(element)s has been waiting since %(since)s."), execution, **values)
+        return self._reason("waits", _waiting(), execution, **values)
 
     @cached_property
     def _jobs_are_cut(self) -> bool:
@@ -170,8 +175,8 @@ class _Explanation:
             return self._waits(execution)
         if job is None:
             return self._reason("no_job", _("%(element)s has failed, and its dead letter no longer exists."), execution)
-        text = _("%(element)s has an incident: %(exception)s Requeue its dead letter to try again.")
-        return self._reason("dead_letter", text, execution, job=job.pk, exception=_sentence(job.exception_message))
+        values = {"job": job.pk, "exception": _sentence(job.exception_message)}
+        return self._reason("dead_letter", _with_incident(), execution, job, _incident(), **values)
 
     def _job(self, execution: Execution, job: AbstractJob | None) -> Reason:
         if job is None and execution.data.get("batch"):
@@ -185,7 +190,7 @@ class _Explanation:
         if isinstance(job, DeadLetterJob):
             return self._incident(execution, job)
         code, text, values = _told_of(job, self.now)
-        return self._reason(code, text, execution, job=job.pk, **values)
+        return self._reason(code, text, execution, job, job=job.pk, **values)
 
     def _join(self, execution: Execution) -> Reason:
         missing = ", ".join(self._name(id) for id in self._missing(execution))
@@ -222,7 +227,7 @@ class _Explanation:
             values["candidates"] = ", ".join(candidates)
         else:
             text = _("%(element)s is an unclaimed task, created on %(since)s.")
-        return self._reason("task", text, execution, **values)
+        return self._reason("task", text, execution, task, **values)
 
     @cached_property
     def _candidates(self) -> dict[UUID, list[str]]:
@@ -243,23 +248,37 @@ class _Explanation:
         values["since"] = both(row.create_time, self.now)
         if row.kind == "signal":
             text = _("%(element)s has been waiting for the signal %(name)s since %(since)s.")
-        elif row.key:
-            text = _("%(element)s has been waiting for the message %(name)s with the key %(key)s since %(since)s.")
         else:
             text = _("%(element)s has been waiting for the message %(name)s since %(since)s.")
+        plain, table = text, None
+        if row.key and row.kind != "signal":  # it is mostly the value of a variable
+            table = Variable
+            text = _("%(element)s has been waiting for the message %(name)s with the key %(key)s since %(since)s.")
         details = {"element": row.element_id, "name": row.name, "key": row.key, "since": iso(row.create_time)}
-        return Reason(row.kind if own else f"{row.kind}_beside", text % values, details)
+        return Reason(row.kind if own else f"{row.kind}_beside", text % values, details, table, plain % values)
 
     def _timer(self, job: AbstractJob, own: bool) -> Reason:
         element = job.failed_activity_id
         details = {"element": element, "job": str(job.pk), "due_date": iso(job.due_date)}
         if isinstance(job, DeadLetterJob):
             values = {"element": self._name(element), "exception": _sentence(job.exception_message)}
-            text = _("%(element)s has an incident: %(exception)s Requeue its dead letter to try again.")
-            return Reason("dead_letter", text % values, details)
+            return Reason("dead_letter", _with_incident() % values, details, type(job), _incident() % values)
         due = both(job.due_date or job.create_time, self.now)
         text = _("%(element)s fires on %(due)s.") % {"element": self._name(element), "due": due}
-        return Reason("timer" if own else "timer_beside", text, details)
+        plain = _("%(element)s waits for a timer.") % {"element": self._name(element)}
+        return Reason("timer" if own else "timer_beside", text, details, type(job), plain)
+
+
+def _waiting() -> str:
+    return _("%(element)s has been waiting since %(since)s.")
+
+
+def _incident() -> str:
+    return _("%(element)s has an incident.")
+
+
+def _with_incident() -> str:
+    return _("%(element)s has an incident: %(exception)s Requeue its dead letter to try again.")
 
 
 def _told_of(job: AbstractJob, now: datetime) -> tuple[str, str, dict[str, Any]]:

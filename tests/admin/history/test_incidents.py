@@ -93,6 +93,7 @@ def test_incidents_are_on_the_page_of_their_job(admin, staff):
     assert page_url(FailureGroup(fingerprint=data.FINGERPRINT)) in content
     hidden = staff("view_deadletterjob", view=False).get(page_url(job)).content.decode()
     assert page_url(incident) not in hidden
+    assert "Somebody looks at it." not in hidden
     assert page_url(FailureGroup(fingerprint=data.FINGERPRINT)) not in hidden
 
 
@@ -198,3 +199,13 @@ def test_the_dashboard_names_an_open_breaker(admin, settings):
     text = admin.get(reverse("admin:app_list", args=["jobexec"])).content.decode()
     assert "The circuit breaker of pay.example is open: 12 of 20 calls failed" in text
     assert list_url(Resource) in text
+
+
+def test_the_buttons_of_a_closed_incident_are_about_it(admin):
+    incident = data.incident(data.dead_letter(), state="resolved", annotation="It was the bank.")
+    content = admin.get(page_url(incident)).content.decode()
+    assert 'value="annotate"' in content and 'value="requeue"' not in content
+    asked = admin.act(Incident, "annotate", [incident], answered=False, _from_page="1").content.decode()
+    assert "It was the bank." in asked
+    admin.act(Incident, "annotate", [incident], _from_page="1", annotation="It was the network.")
+    assert Incident.objects.get().annotation == "It was the network."

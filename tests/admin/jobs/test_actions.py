@@ -3,23 +3,28 @@
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from django.db import IntegrityError
 
 from jobexec import clock, operations
+from jobexec.admin.common import batching
 from jobexec.admin.history.audit_log import sentence
+from jobexec.admin.messages.actions import DeleteMessages
 from jobexec.models import (
     DeadLetterJob,
     Deployment,
     DeploymentRegistration,
     ExecutorNode,
     FailureGroup,
+    HistoryJob,
     Job,
     JobDefinition,
     JobLog,
     JobProgress,
     LogState,
+    Message,
     SuspendedJob,
     Suspension,
     SuspensionScope,
@@ -158,6 +163,30 @@ def test_rows_that_are_gone_meanwhile_are_named(admin):
 def test_keys_that_are_none_are_refused(admin):
     response = admin.act(DeadLetterJob, "requeue", [Deployment(pk="shop:1")], retries="3")
     assert admin.told(response) == [("error", "“shop:1” is not a valid UUID.")]
+
+
+class TestAllRowsWithoutABatch:
+    """A request changes no more rows than it can before the web server ends it."""
+
+    @pytest.fixture(autouse=True)
+    def few_at_once(self, monkeypatch):
+        monkeypatch.setattr(batching, "BATCH_ABOVE", 2)
+
+    def test_too_many_are_refused(self, admin):
+        rows = [data.history_job() for _ in range(3)]
+        told = admin.told(admin.act(HistoryJob, "retry_now", rows[:1], select_across="1"))
+        assert told == [("error", "At most 2 at once: select fewer, or filter the list.")]
+        assert not audit_log()
+        assert admin.told(admin.act(HistoryJob, "retry_now", rows))[-1] == ("success", "3 jobs are due now.")
+
+    def test_pages_of_rows_are_deleted_after_a_question(self, admin, monkeypatch):
+        rows = [data.message(key=str(n)) for n in range(3)]
+        ask = partial(admin.act, Message, "delete_selected", rows[:1], select_across="1")
+        assert b"3 messages" in ask(answered=False).content
+        monkeypatch.setattr(DeleteMessages, "most", 2)
+        assert admin.told(ask())[-1][0] == "error" and Message.objects.count() == 3
+        monkeypatch.setattr(DeleteMessages, "most", 3)
+        assert admin.told(ask())[-1] == ("success", "3 messages deleted.") and not Message.objects.exists()
 
 
 def test_many_reasons_are_summed_up(admin):

@@ -13,9 +13,11 @@ from django.urls import reverse
 
 from jobexec import clock
 from jobexec.admin.common.display import NONE
+from jobexec.identifiers import uuid7s
 from jobexec.models import AuditLog, DeadLetterJob, Job
 from jobexec.processes.admin.forms import VariablesForm
 from jobexec.processes.admin.task_form import form_of
+from jobexec.processes.flows.builder import Flow
 from jobexec.processes.models import ActivityInstance, Execution, ProcessDefinition, ProcessInstance, UserTask
 from jobexec.processes.operations import statistics
 from jobexec.processes.operations.deploy import deploy
@@ -119,6 +121,31 @@ def test_a_variable_is_changed_and_a_masked_one_is_not_shown(staff, order):
     page = client.get(url(ProcessInstance, order)).content.decode()
     assert 'id="jobexec-variables"' not in page  # seeing variables is a permission of its own
     assert "net" not in page
+
+
+@pytest.mark.gate
+def test_why_repeats_nothing_of_tables_that_the_user_may_not_view(staff, order):
+    flow = Flow("waits", business_key="1")
+    flow.wait("paid", key="card-4711", name="paid")
+    waits = flow.start(using="default")
+    told = {
+        "the warehouse does not answer": ("view_deadletterjob", order),
+        "managers": ("view_usertask", order),
+        "fires on": ("view_timerjob", order),
+        "card-4711": ("view_variable", waits),
+    }
+    for text, (permission, instance) in told.items():
+        assert text in why_of(staff("view_processinstance", permission), instance)
+        others = [each for each, _ in told.values() if each != permission]
+        assert text not in why_of(staff("view_processinstance", *others), instance)
+    plain = why_of(staff("view_processinstance"), order)
+    assert "Reserve the stock (reserve) has an incident.<" in plain and "waits for a timer.<" in plain
+    assert "has been waiting for the message paid since" in why_of(staff("view_processinstance"), waits)
+
+
+def why_of(client, instance):
+    page = client.get(url(ProcessInstance, instance)).content.decode()
+    return re.sub(r" → <a .*?</a>", "", re.search(r'id="jobexec-why".*?</ul>', page, re.DOTALL).group())
 
 
 @pytest.mark.gate
@@ -283,6 +310,21 @@ def test_instances_are_found(alias, query, found):
     if "state__exact" in query:
         queryset = queryset.filter(**query)
     assert queryset.exists() is found
+
+
+@pytest.mark.gate
+def test_the_list_reads_the_latest_instances_alone(staff, order):
+    row = {"definition_id": order.definition_id, "definition_key": "order", "start_time": clock.now()}
+    ProcessInstance.objects.bulk_create([ProcessInstance(id=id, root_id=id, **row) for id in uuid7s(5_000)])
+    client = staff(*VIEW)
+    for query in ({}, {"o": "-7"}):
+        with CaptureQueriesContext(connection) as captured:
+            assert client.get(url(ProcessInstance), query).status_code == 200
+        of_rows = next(sql for each in captured if re.search("processinstance.*ORDER BY", sql := each["sql"]))
+        with connection.cursor() as cursor:
+            cursor.execute(f"{connection.ops.explain_query_prefix()} {of_rows}")
+            plan = str(cursor.fetchall())
+        assert "SCAN jobexec_processes_processinstance USING INDEX" in plan and "TEMP B-TREE" not in plan, of_rows
 
 
 @pytest.mark.gate
