@@ -5,6 +5,14 @@ import jobexec.models.fields
 from django.db import migrations, models
 
 
+def delete_breaker_incidents(apps, schema_editor):
+    """On the way back: the releases before know no incident without a job, and would not read them."""
+    using = schema_editor.connection.alias
+    incidents = apps.get_model("jobexec", "Incident")._base_manager.using(using).filter(job_id=None)
+    while page := list(incidents.order_by("pk").values_list("pk", flat=True)[:500]):
+        incidents.filter(pk__in=page).delete()
+
+
 class Migration(migrations.Migration):
 
     dependencies = [
@@ -58,4 +66,5 @@ class Migration(migrations.Migration):
             model_name='alertedgroup',
             constraint=models.UniqueConstraint(fields=('target', 'fingerprint'), name='jobexec_alertedgroup_unique'),
         ),
+        migrations.RunPython(migrations.RunPython.noop, delete_breaker_incidents),
     ]

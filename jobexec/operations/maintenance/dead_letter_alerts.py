@@ -21,6 +21,7 @@ from jobexec.retry import RetryPlan
 
 from ..enqueue.create import create_job
 from ..sql.delete import delete_rows
+from ..sql.dialect import begins_with
 from ..sql.locks import atomic, lock_rows
 from ..sql.server_time import keep_time
 from ..values.fingerprint import exception_name
@@ -103,7 +104,8 @@ def _incidents(using: str, target: AlertTarget) -> QuerySet[Incident]:
     if target.handlers:
         named = Q()
         for name in target.handlers:
-            named |= Q(handler_type__startswith=name[:-1]) if name.endswith("*") else Q(handler_type=name)
+            is_prefix = name.endswith("*")
+            named |= begins_with(using, "handler_type", name[:-1]) if is_prefix else Q(handler_type=name)
         rows = rows.filter(named)
     if target.categories:
         rows = rows.filter(category__in=target.categories)

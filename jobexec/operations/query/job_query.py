@@ -23,11 +23,13 @@ from jobexec.models import (
 )
 
 from ..rows import routing
+from ..sql.dialect import begins_with, has_part
 from . import values as values
 from .search import find
 
 Table: TypeAlias = type[AbstractJob]
-Condition: TypeAlias = Callable[[Any, Table], Q]
+#: Of a value, for a table of a database.
+Condition: TypeAlias = Callable[[Any, Table, str], Q]
 
 STATES: dict[str, Table] = {table.state.replace(" ", "_"): table for table in JOB_TABLES}
 """The states by name: executable, timer, suspended, dead_letter, blocked, external_worker. A state is a table."""
@@ -39,42 +41,41 @@ def _by(check: values.Check, condition: Condition) -> Any:
 
 
 def _column(lookup: str, check: values.Check = values.text) -> Any:
-    return _by(check, lambda value, table: Q(**{lookup: value}))
+    return _by(check, lambda value, table, using: Q(**{lookup: value}))
 
 
 def _pattern(column: str) -> Any:
-    def condition(value: str, table: Table) -> Q:
-        exact = not value.endswith("*")
-        return Q(**{column: value}) if exact else Q(**{f"{column}__startswith": value[:-1]})
+    def condition(value: str, table: Table, using: str) -> Q:
+        return begins_with(using, column, value[:-1]) if value.endswith("*") else Q(**{column: value})
 
     return _by(values.text, condition)
 
 
 def _either(yes: Q, no: Q) -> Any:
-    return _by(values.yes_no, lambda value, table: yes if value else no)
+    return _by(values.yes_no, lambda value, table, using: yes if value else no)
 
 
-def _suspended(value: bool, table: Table) -> Q:
+def _suspended(value: bool, table: Table, using: str) -> Q:
     if table is SuspendedJob:
         return Q() if value else Q(pk__in=[])
     return Q(suspend_requested=value)
 
 
-def _locked(value: bool, table: Table) -> Q:
+def _locked(value: bool, table: Table, using: str) -> Q:
     now = clock.now()
     return routing.held(table, now) if value else routing.free(table, now)
 
 
-def _anywhere(value: str, table: Table) -> Q:
+def _anywhere(value: str, table: Table, using: str) -> Q:
     id = as_id(value)
-    found = Q(process_instance_id=value) | Q(correlation_id=value) | Q(handler_type__startswith=value)
+    found = Q(process_instance_id=value) | Q(correlation_id=value) | begins_with(using, "handler_type", value)
     key = values.as_key(value) if table in EXTERNAL_TABLES else None
     if key is not None:
         found |= Q(job_key=key)
     return found if id is None else found | Q(pk=id)
 
 
-_NOTHING: Condition = lambda value, table: Q()  # noqa: E731 (another argument or the table has the condition)
+_NOTHING: Condition = lambda value, table, using: Q()  # noqa: E731 (another argument or the table has the condition)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,14 +117,16 @@ class JobQuery:
     attempted: bool | None = _either(Q(attempts__gt=0), Q(attempts=0))
     """Whether an attempt was made; a timer with an attempt is a waiting retry."""
     with_exception: bool | None = _either(~Q(exception_message=""), Q(exception_message=""))
-    exception_contains: str | None = _column("exception_message__contains")
+    exception_contains: str | None = _by(
+        values.text, lambda value, table, using: has_part(using, "exception_message", value)
+    )
     fingerprint: str | None = _column("fingerprint")
     """The fingerprint of a dead letter; jobs in other states have none."""
     failed_activity_id: str | None = _column("failed_activity_id")
     locked: bool | None = _by(values.yes_no, _locked)
     """Whether a node holds it, or a worker whose deadline has not passed."""
     lock_owner: str | None = _column("lock_owner")
-    node: str | None = _by(values.text, lambda value, table: Q(lock_owner__startswith=f"{value}:"))
+    node: str | None = _by(values.text, lambda value, table, using: begins_with(using, "lock_owner", f"{value}:"))
     """The name of the node that holds it."""
     worker: str | None = _column("lock_owner")
     """The external worker that fetched it last, whether or not its deadline has passed."""
@@ -167,11 +170,11 @@ class JobQuery:
         rows: QuerySet[Any] = table._base_manager.using(using)
         if table not in self.tables:
             return rows.none()
-        return rows.filter(self._tenants(), *self._conditions(table))
+        return rows.filter(self._tenants(), *self._conditions(table, using))
 
-    def _conditions(self, table: Table) -> list[Q]:
+    def _conditions(self, table: Table, using: str) -> list[Q]:
         conditions = {each.name: each.metadata["condition"] for each in fields(self)}
-        return [conditions[name](value, table) for name, value in self.given.items()]
+        return [conditions[name](value, table, using) for name, value in self.given.items()]
 
     def _tenants(self) -> Q:
         if self.tenant_ids is not None:

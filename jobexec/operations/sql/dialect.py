@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.db import connections
+from django.db.models import Q
 
 from .mysql import MySQL
 from .portable import Dialect
@@ -33,3 +35,20 @@ def dialect(using: str) -> Dialect:
 def dialect_of(connection: Any) -> Dialect:
     """Return the dialect of the database behind a Django connection."""
     return _DIALECTS.get(connection.vendor, _PORTABLE)
+
+
+def begins_with(using: str, column: str, prefix: str) -> Q:
+    """The condition that a text begins with these very characters; of plain lookups, so that a batch can store it."""
+    found = Q(**{f"{column}__startswith": prefix})
+    return found & _exactly(using, column, "^", prefix)
+
+
+def has_part(using: str, column: str, part: str) -> Q:
+    """The condition that a text contains these very characters."""
+    return Q(**{f"{column}__contains": part}) & _exactly(using, column, "", part)
+
+
+def _exactly(using: str, column: str, start: str, text: str) -> Q:
+    if not dialect(using).like_ignores_case or text.lower() == text.upper():
+        return Q()
+    return Q(**{f"{column}__regex": start + re.escape(text)})

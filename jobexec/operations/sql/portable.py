@@ -78,6 +78,8 @@ class Dialect:
     current_time: ClassVar[str | None] = "SELECT CURRENT_TIMESTAMP"
     #: Counts equal parts of time, see :func:`~jobexec.operations.sql.time_buckets.sums_by_slot`; None if it cannot.
     time_slot: ClassVar[str | None] = None
+    #: Whether LIKE, and so ``startswith`` and ``contains``, compares ASCII letters without their case.
+    like_ignores_case: ClassVar[bool] = False
     #: The collation in which texts are sorted as in Python; None if they are anyway.
     code_point_collation: ClassVar[str | None] = None
     #: How long a statement waits for locks: the statements that read and set it, the unit that follows a number of

@@ -24,6 +24,7 @@ class SQLite(Dialect):
     separator = "char(31)"
     # No ``rank``: SQLite's integers have 64 bits, and a priority times an interval may be longer.
 
+    like_ignores_case = True
     current_time = None
     # Cut off, for SQLite rounds to milliseconds.
     time_slot = "(CAST(strftime('%%%%s', substr(%(expressions)s, 1, 19)) AS INTEGER) - %(since)d) / %(seconds)d"

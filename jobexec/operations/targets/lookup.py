@@ -14,6 +14,8 @@ from jobexec.models import JOB_TABLES, AbstractJob, HistoryJob, JobLog
 
 _ALL: tuple[type[AbstractJob], ...] = (*JOB_TABLES, HistoryJob)
 _TABLES = {table.state: table for table in _ALL}
+#: Ids of one statement, which repeats them for each table: SQLite and PostgreSQL limit its parameters.
+_PAGE = 500
 
 
 def find_states(ids: Iterable[UUID], using: str) -> dict[UUID, type[AbstractJob]]:
@@ -21,9 +23,11 @@ def find_states(ids: Iterable[UUID], using: str) -> dict[UUID, type[AbstractJob]
 
     One UNION ALL statement is one snapshot: a job that is being moved is found in one of the tables, never in none.
     """
-    wanted = list(ids)
-    first, *others = (_states(table, wanted, using) for table in _TABLES.values())
-    return {pk: _TABLES[state] for pk, state in first.union(*others, all=True)}
+    wanted, found = list(ids), dict[UUID, type[AbstractJob]]()
+    for start in range(0, len(wanted), _PAGE):
+        first, *others = (_states(table, wanted[start : start + _PAGE], using) for table in _TABLES.values())
+        found |= {pk: _TABLES[state] for pk, state in first.union(*others, all=True)}
+    return found
 
 
 def _states(table: type[AbstractJob], ids: list[UUID], using: str) -> Any:

@@ -31,7 +31,7 @@ from ..models import (
 )
 from . import definitions
 from .columns import key_of
-from .forms import task_row
+from .forms import names, task_row
 from .history import ended
 from .statement import Statement
 
@@ -180,10 +180,10 @@ class Flush:
             return
         keys = next_keys(self.using, len(self.changes.new_tasks))
         tasks = [self._task(row, key) for row, key in zip(self.changes.new_tasks, keys, strict=True)]
+        candidates = [each for row in self.changes.new_tasks for each in _candidates(row)]
         UserTask.objects.using(self.using).bulk_create(tasks, batch_size=_PAGE)
         if signals.task_created.receivers:
             announce(signals.task_created, self.using, UserTask, tasks=tasks)
-        candidates = [each for row in self.changes.new_tasks for each in _candidates(row)]
         TaskCandidate.objects.using(self.using).bulk_create(candidates, batch_size=_PAGE)
 
     def _subscription(self, row: rows.Subscription) -> Columns:
@@ -278,13 +278,5 @@ def _candidates(row: rows.UserTask) -> list[TaskCandidate]:
     return [
         TaskCandidate(task_id=row.id, kind=kind, name=name)
         for kind, field in kinds
-        for name in dict.fromkeys(_names(row.form.get(field)))
+        for name in names(row.element, field, row.form.get(field))
     ]
-
-
-def _names(value: Any) -> list[str]:
-    """A list, or a text with commas."""
-    if value is None:
-        return []
-    found = value.split(",") if isinstance(value, str) else [str(each) for each in value]
-    return [name.strip() for name in found if name.strip()]

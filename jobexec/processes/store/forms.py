@@ -45,6 +45,18 @@ def form_columns(element: str, name: Any, form: Mapping[str, Any], now: datetime
     }
 
 
+def names(element: str, field: str, value: Any) -> list[str]:
+    """Those in a list, or in a text with commas, each once. Raises StepError for other values and too long names."""
+    if value is None:
+        return []
+    given = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
+    found = [str(each).strip() for each in given if isinstance(each, str | int) and not isinstance(each, bool)]
+    if len(found) < len(given) or any(len(name) > _LONGEST for name in found):
+        expected = f"names of at most {_LONGEST} characters, as a list or as a string with commas"
+        raise StepError(element, f"Its {field} are {expected}, not {shown(value)}.")
+    return list(dict.fromkeys(filter(None, found)))
+
+
 def _text(element: str, field: str, value: Any) -> str:
     text = "" if value is None else str(value)
     if len(text) > _LONGEST:

@@ -14,11 +14,12 @@ from django.test.utils import CaptureQueriesContext
 
 from jobexec import clock
 from jobexec.identifiers import uuid7
-from jobexec.models import DeadLetterJob, ExclusiveLock, Job, JobKey, JobLog, SuspendedJob, TimerJob
+from jobexec.models import DeadLetterJob, ExclusiveLock, Incident, Job, JobKey, JobLog, SuspendedJob, TimerJob
 from jobexec.models.base import PartialIndex
 from jobexec.models.locks import serial_key
+from jobexec.operations.history.incidents import open_breaker_incident, open_incidents
 from jobexec.operations.rows.exclusive import lock_instances, unlock_instances
-from tests.support.factories import make_job
+from tests.support.factories import make_job, make_row
 
 pytestmark = [pytest.mark.slow, pytest.mark.every_database]
 
@@ -167,3 +168,15 @@ def test_back_to_the_release_without_tenants(alias):
         assert before.get_model("jobexec", "ExclusiveLock").objects.using(alias).get().pk == "17"
     finally:
         call_command("migrate", "jobexec", database=alias, verbosity=0)
+
+
+@pytest.mark.transactional
+def test_the_way_back_deletes_incidents_without_a_job(alias):
+    open_breaker_incident(alias, "crm", "12 of 20 calls failed")
+    job = make_row(DeadLetterJob, alias, retries=0)
+    open_incidents(alias, [job])
+    try:
+        call_command("migrate", "jobexec", "0018", database=alias, verbosity=0)
+    finally:
+        call_command("migrate", "jobexec", database=alias, verbosity=0)
+    assert Incident.objects.using(alias).get().job_id == job.pk

@@ -37,6 +37,14 @@ def test_finds_the_tables_of_many_in_one_statement(alias):
     assert find_states([], alias) == {}
 
 
+def test_very_many_need_several_statements(alias, monkeypatch):
+    monkeypatch.setattr("jobexec.operations.targets.lookup._PAGE", 3)
+    rows = {make_row(table, alias).pk: table for table in JOB_TABLES}
+    with CaptureQueriesContext(connections[alias]) as queries:
+        assert find_states([*rows, uuid7()], alias) == rows
+    assert len(queries) == -(-(len(rows) + 1) // 3)
+
+
 @pytest.mark.parametrize("id", [NOBODY, str(NOBODY), "", "no id", "'; DROP TABLE jobexec_job"])
 def test_says_that_there_is_no_such_job(alias, id):
     with pytest.raises(JobNotFound, match="There is no job"):

@@ -10,7 +10,7 @@ from jobexec.processes.engine.exceptions import StepError, UncaughtError
 from jobexec.processes.exceptions import NotCandidate, Suspended, TaskOver
 from jobexec.processes.expressions import EvaluationError
 from jobexec.processes.handlers.registry import function, listener
-from jobexec.processes.models import UserTask
+from jobexec.processes.models import TaskCandidate, UserTask
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.suspend import suspend
@@ -170,6 +170,30 @@ def test_an_assignment_by_another_is_not_limited_to_candidates(db):
     assert claim(found, user("bert"), override=True).assignee == "bert"
     release(found)
     assert claim(found, "carl").assignee == "carl"
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        (17, ["17"]),
+        (["sales", "sales", 3], ["3", "sales"]),
+        ("sales, ,buyers", ["buyers", "sales"]),
+        (None, []),
+        (True, "candidate_groups are names of at most 255 characters, as a list or as a string with commas, not True"),
+        ([["sales"]], "candidate_groups are names"),
+        ("x" * 256, "candidate_groups are names"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_candidates_that_an_expression_names(db, value, names):
+    attributes = 'camunda:candidateGroups="${groups}"'
+    if isinstance(names, list):
+        task("default", attributes, groups=value)
+        assert sorted(TaskCandidate.objects.values_list("name", flat=True)) == names
+        return
+    with pytest.raises(StepError, match=f"^x: Its {names}"):
+        task("default", attributes, groups=value)
+    assert not UserTask.objects.exists()
 
 
 @pytest.mark.parametrize("listeners", [[], [BY_EXPRESSION.format("assignment")]], ids=["none", "listener"])
