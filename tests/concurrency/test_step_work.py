@@ -10,7 +10,7 @@ from demo_project.bookings.models import Booking
 from jobexec.exceptions import RetryIn
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import Job, TimerJob
-from jobexec.processes.definition import Flow, JobOptions, Kind, Node, Process, Work
+from jobexec.processes.definition import Expression, Flow, JobOptions, Kind, Node, Process, Work
 from jobexec.processes.handlers.registry import service_task
 from jobexec.processes.models import Execution, ProcessInstance, UserTask, Variable
 from jobexec.processes.operations.check import check
@@ -78,6 +78,28 @@ def test_an_operator_does_not_wait_for_the_work(alias):
     assert ProcessInstance.objects.using(alias).get().state == "cancelled"
     assert written(alias) == []
     assert not Job.objects.using(alias).exists()
+
+
+def test_work_to_which_its_step_does_not_come_any_more_is_undone(alias):
+    """Another transaction has changed what a gateway before it asks: the job runs again, and takes the other way."""
+    work = Work(handler="tests.work.beside")
+    ways = [Flow("f1", "s", "x"), Flow("go", "x", "a", condition=Expression("${common == 0}")), Flow("stay", "x", "b")]
+    nodes = [
+        Node("s", Kind.START_EVENT),
+        Node("x", Kind.EXCLUSIVE_GATEWAY, default="stay", jobs=JobOptions(before=True, exclusive=False)),
+        Node("a", Kind.SERVICE_TASK, work=work),
+        Node("b", Kind.USER_TASK),
+    ]
+    instance = start_flow(alias, Process("ways", tuple(nodes), tuple(ways)), {"common": 0})
+    DURING["a"] = lambda context: together(alias, lambda: set_variables(instance.pk, {"common": 1}, using=alias)) and 5
+    with pytest.raises(RetryIn):
+        run(alias, "x")
+    assert written(alias) == []
+    row = (Job.objects.using(alias).all() or TimerJob.objects.using(alias)).get()
+    assert row.retries == 3
+    execute_now(row.pk, using=alias)
+    assert written(alias) == []
+    assert UserTask.objects.using(alias).get().element_id == "b"
 
 
 def test_a_variable_that_two_change_at_once_is_lost_by_neither(alias):

@@ -3,7 +3,8 @@
 The step is rehearsed on rows that are not locked, up to the first call of a handler, which is made: it is in the
 transaction of the job, as the step that follows. Then the hierarchy is locked and loaded again, and the step is taken
 with what the handler returned. Nobody loses: only if another transaction has meanwhile changed a variable that the
-handler changes, the job is rolled back and runs again, and spends no retry.
+handler changes, or one that sends the token past the handler, the job is rolled back and runs again, and spends no
+retry.
 """
 
 from __future__ import annotations
@@ -125,6 +126,11 @@ class Replay(StepEnvironment):
         if done.error is not None:
             raise done.error
         return done.result
+
+    def check_taken(self) -> None:
+        """Raise RetryIn if the step has not come to the call: the effects of the handler belong to no step."""
+        if self._done is not None:
+            raise RetryIn(0, count=False)
 
 
 def _collide(done: Done, call: HandlerCall) -> bool:

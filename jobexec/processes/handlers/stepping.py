@@ -108,8 +108,9 @@ def proceed_or_fail(using: str, root: UUID, event: inputs.Input, failed: Failed)
 def proceed_beside(using: str, root: UUID, event: inputs.Continue, tenant: str, failed: Failed) -> Changes | None:
     """As :func:`proceed_or_fail`, but what the step begins with is done before the lock.
 
-    If the token has gone meanwhile, the handler's work is undone. Where an early read could hide from the step what
-    others have committed (MariaDB under REPEATABLE READ), and where one writer is alone anyway, all is under the lock.
+    If the token has gone meanwhile, or goes past the handler, the handler's work is undone. Where an early read could
+    hide from the step what others have committed (MariaDB under REPEATABLE READ), and where one writer is alone anyway,
+    all is under the lock.
     """
     if not dialect(using).writes_in_with:
         return proceed_or_fail(using, root, event, failed)
@@ -229,6 +230,8 @@ def _take(
     changes = step(tokens, event, environment)
     if not changes.accepted:
         return None
+    if isinstance(environment, Replay):
+        environment.check_taken()
     write(using, [Step(origin, tokens, changes)])
     return changes
 

@@ -116,6 +116,8 @@ class Hierarchy:
             self.tokens.trace = trace
             environment = None if done is None else Replay(self.using, self.origin.tenant_id, done)
             self._steps.occur(event, environment)
+            if environment is not None:
+                environment.check_taken()
         self.torn = False
 
     def end(self) -> Step | None:
