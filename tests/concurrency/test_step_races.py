@@ -4,18 +4,27 @@ import pytest
 from django.db import connections, transaction
 from django.db.utils import OperationalError
 
+from jobexec import job
 from jobexec.models import Job
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.processes.definition import Event, Flow, Kind, Mode, Node, Process, TimerKind, Trigger, Work
-from jobexec.processes.engine.inputs import Cancelled, Completed, JobDone, Triggered
+from jobexec.processes.engine.inputs import Cancelled, Completed, JobDone, JobFailed, Triggered
 from jobexec.processes.exceptions import MismatchingMessage
+from jobexec.processes.flows import builder, compiling
+from jobexec.processes.flows.terms import item
 from jobexec.processes.handlers.stepping import proceed
-from jobexec.processes.models import Execution, ProcessInstance, UserTask
+from jobexec.processes.models import Execution, ProcessInstance, UserTask, Variable
 from jobexec.processes.operations.events import correlate
 from jobexec.processes.operations.flows import start_flow
-from tests.support.threads import together
+from jobexec.processes.store import items
+from tests.support.threads import finish, held, start, together, wait_until_waiting
 
 pytestmark = pytest.mark.transactional
+
+
+@job(name="tests.races.of_list")
+def of_list(number):
+    return number
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +163,29 @@ def test_a_step_waits_for_no_job_that_a_node_holds(alias):
         ((changes),) = together(alias, lambda: again(lambda: proceed(alias, instance.pk, Cancelled(instance.pk))))
     assert changes is not None
     assert list(Job.objects.using(alias).values_list("pk", flat=True)) == [job.pk]
+
+
+@pytest.mark.databases("postgresql", "mariadb")
+@pytest.mark.parametrize("how", ["cancelled", "failed"])
+def test_a_result_that_is_just_being_kept_does_not_outlive_the_list(alias, monkeypatch, how):
+    """Whether the token is gone, or goes on: the step waits for the result, and the next one is not kept."""
+    monkeypatch.setattr(compiling, "BATCH_FROM", 1)
+    flow = builder.Flow("list")
+    mapped = flow.map(of_list, item, over=[1, 2])
+    flow.wait("never", key="k", after=mapped.failed)
+    instance = flow.start(using=alias)
+    token, batch = Execution.objects.using(alias).values_list("pk", "job_id").get()
+    first, second = Job.objects.using(alias).filter(batch_id=batch).values_list("pk", flat=True)
+    event = Cancelled(instance.pk) if how == "cancelled" else JobFailed(token, batch)
+    with held(alias) as inside:
+        assert inside(lambda: items._held(alias, token, batch))
+        step = start(alias, lambda: proceed(alias, instance.pk, event))
+        wait_until_waiting(alias, step)
+        assert inside(lambda: items.keep_item(alias, instance.pk, token, first, batch, 1))
+    assert finish(step) is not None
+    assert not items.keep_item(alias, instance.pk, token, second, batch, 2)
+    assert not Variable.objects.using(alias).filter(scope_id=token).exists()
+    assert Execution.objects.using(alias).filter(pk=token).exists() is (how == "failed")
 
 
 def test_a_rolled_back_start_leaves_nothing(alias):

@@ -22,7 +22,7 @@ def cancel(moves: Moves, token: Token) -> None:
 def interrupt(moves: Moves, token: Token) -> None:
     """What the token does is over, with everything under it; the token itself lives, and can go elsewhere."""
     _stop(moves, token)
-    moves.rows.disarm(token, stored="batch" in token.data or arms(moves.process(token), moves.node(token)))
+    moves.rows.disarm(token, stored=arms(moves.process(token), moves.node(token)))
     moves.rows.forget(token)
     if token.state is State.FAILED:
         moves.rows.changes.resolved.append(token.id)

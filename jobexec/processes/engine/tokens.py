@@ -55,8 +55,8 @@ class Changes:
     gone_subscriptions: list[UUID] = field(default_factory=list)
     new_jobs: list[Job] = field(default_factory=list)
     cancelled_jobs: list[UUID] = field(default_factory=list)
-    gone_batches: list[UUID] = field(default_factory=list)
-    """Tokens that are gone, and have waited for a batch."""
+    left_batches: list[UUID] = field(default_factory=list)
+    """Tokens that have waited for a batch, and are gone or go on."""
     disarmed: list[tuple[UUID, str | None]] = field(default_factory=list)
     new_tasks: list[UserTask] = field(default_factory=list)
     history: list[ActivityInstance] = field(default_factory=list)
@@ -311,8 +311,7 @@ class Tokens:
         del self._children[token.parent][token.id]
         if token.id in self._stored_tokens:
             self._gone.append(token.id)
-            if token.data.get("batch"):
-                self.changes.gone_batches.append(token.id)
+            self._leave_batch(token)
 
     def add_instance(self, instance: Instance) -> Instance:
         self._instances[instance.id] = instance
@@ -330,12 +329,6 @@ class Tokens:
     def set_local(self, place: Place, name: str, value: Any) -> None:
         self.variables.setdefault(place.id, {})[name] = value
         self._written[place.id, name] = None
-
-    def unset(self, place: Place, names: Iterable[str]) -> None:
-        """Variables of a scope are gone."""
-        for name in names:
-            del self.variables[place.id][name]
-            self._written[place.id, name] = None
 
     def forget(self, place: Place) -> None:
         """The variables of a scope are gone."""
@@ -372,8 +365,17 @@ class Tokens:
         ``stored`` is false where the definition says that there can be no timers and user tasks from earlier steps.
         """
         self._drop(place, element)
+        if element is None and isinstance(place, Token):
+            stored = self._leave_batch(place) or stored
         if stored and (place.id in self._stored_tokens or place.id in self._stored_instances):
             self.changes.disarmed.append((place.id, element))
+
+    def _leave_batch(self, token: Token) -> bool:
+        """Whether a token has waited for a batch: then there are jobs, and results that were kept for it."""
+        waited = bool(token.data.get("batch"))
+        if waited and token.id in self._stored_tokens:
+            self.changes.left_batches.append(token.id)
+        return waited
 
     def _drop(self, place: Place, element: str | None) -> None:
         rows = self._armed.pop(place.id, [])

@@ -241,9 +241,10 @@ class ItemFunction(StepFunction):
 
     def _take(self, context: JobContext, token: _Waiting, result: Any) -> None:
         """Keep the result, once, however often the function runs."""
-        checked = results.checked(result, self.function.name)
+        checked, batch = results.checked(result, self.function.name), context.work.batch_id
+        assert batch is not None
         with _if_away(_again):
-            keep_item(context.using, token.root, token.id, context.id, checked)
+            keep_item(context.using, token.root, token.id, context.id, batch, checked)
 
     def _take_error(self, context: JobContext, token: _Waiting, error: Exception) -> None:
         raise error

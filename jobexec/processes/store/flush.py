@@ -33,6 +33,7 @@ from . import definitions
 from .columns import key_of
 from .forms import names, task_row
 from .history import ended
+from .items import discard_items
 from .statement import Statement
 
 _MOVED = ("element_id", "flow_id", "state", "activity_id", "entered_at", "job_id", "called_instance_id", "data")
@@ -66,6 +67,8 @@ class Flush:
 
     def gather(self) -> None:
         """Deletions first: a name of a variable may come again in another scope, never in the same."""
+        if self.changes.left_batches:
+            discard_items(self.using, self.changes.left_batches)
         self._delete()
         self._write_instances()
         self._write_tokens()

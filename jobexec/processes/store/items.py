@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
 from django.db import connections
 
+from jobexec.operations.sql.delete import delete_rows
 from jobexec.operations.sql.dialect import dialect
 from jobexec.operations.sql.locks import atomic, lock_rows
 
@@ -18,14 +20,14 @@ from ..models import Execution, Variable
 _MARK = "#"
 
 
-def keep_item(using: str, root: UUID, token: UUID, job: UUID, result: Any) -> bool:
-    """Keep the result of a job unless it is already kept; False if its token is gone.
+def keep_item(using: str, root: UUID, token: UUID, job: UUID, batch: UUID, result: Any) -> bool:
+    """Keep the result of a job unless it is already kept; False if its token waits for the batch no longer.
 
-    The row of the token is locked for that moment, by any number of items together: a step that removes the token
-    waits for them, and they for it.
+    The row of the token is locked for that moment, by any number of items together: a step in which the token goes on,
+    or is gone, waits for them, and they for it (:func:`discard_items`).
     """
     with atomic(using):
-        if not _held(using, token):
+        if not _held(using, token, batch):
             return False
         name = f"{_MARK}{job.hex}"
         row = Variable(root_id=root, instance_id=root, scope_id=token, name=name, value=result)
@@ -33,15 +35,26 @@ def keep_item(using: str, root: UUID, token: UUID, job: UUID, result: Any) -> bo
     return True
 
 
-def _held(using: str, token: UUID) -> bool:
-    rows, shares = Execution.objects.using(using).filter(pk=token), dialect(using).shares
+def _held(using: str, token: UUID, batch: UUID) -> bool:
+    rows, shares = Execution.objects.using(using).filter(pk=token, job_id=batch), dialect(using).shares
     if not shares:
         return bool(list(lock_rows(rows).values_list("pk")))
     connection = connections[using]
     with connection.cursor() as cursor:
-        id = Execution._meta.pk.get_db_prep_value(token, connection)
-        cursor.execute(f"SELECT 1 FROM {Execution._meta.db_table} WHERE id = %s {shares}", [id])
+        ids = [Execution._meta.pk.get_db_prep_value(id, connection) for id in (token, batch)]
+        cursor.execute(f"SELECT 1 FROM {Execution._meta.db_table} WHERE id = %s AND job_id = %s {shares}", ids)
         return cursor.fetchone() is not None
+
+
+def discard_items(using: str, tokens: Collection[UUID]) -> None:
+    """Delete the results that are kept for tokens which wait for their batch no longer.
+
+    The rows of the tokens are locked first, in statements of their own: a result that is just being kept is committed
+    before the deletion looks, which would not see it otherwise.
+    """
+    for token in sorted(tokens):
+        list(lock_rows(Execution.objects.using(using).filter(pk=token)).values_list("pk"))
+    delete_rows(Variable.objects.using(using).filter(scope_id__in=tokens, name__startswith=_MARK))
 
 
 def gathered(tokens: Tokens, token: UUID) -> JobDone | None:
@@ -49,6 +62,6 @@ def gathered(tokens: Tokens, token: UUID) -> JobDone | None:
     found = tokens.token(token)
     if found is None or found.job is None:
         return None
-    kept = {name: value for name, value in tokens.variables.get(token, {}).items() if name.startswith(_MARK)}
-    tokens.unset(found, kept)
-    return JobDone(token, found.job, [kept[name] for name in sorted(kept)])
+    variables = tokens.variables.get(token, {})
+    kept = {name: variables.pop(name) for name in sorted(variables) if name.startswith(_MARK)}
+    return JobDone(token, found.job, list(kept.values()))

@@ -204,7 +204,7 @@ class JobWriter:
     def _discard(self, changes: Changes) -> None:
         """Jobs held by a thread or a worker are skipped: they find their token gone, and end without an error."""
         instances = [str(row.id) for row in self.tokens.instances_at_hand]
-        gone = changes.gone_tokens if self._may_have_more(changes) else changes.gone_batches
+        gone = changes.gone_tokens if self._may_have_more(changes) else changes.left_batches
         owners: list[tuple[str, str | None]] = [(str(id), None) for id in gone]
         owners += [(str(owner), element) for owner, element in changes.disarmed]
         owners += [(str(row.id), None) for row in changes.changed_instances if self._had_events(row)]
