@@ -11,9 +11,9 @@ from jobexec.operations.enqueue.create import create_jobs
 from jobexec.retry import RetryPlan
 
 from .engine.inputs import Continue, ErrorThrown, JobDone, JobFailed, Retried, Triggered
-from .engine.tokens import Tokens
 from .handlers.deliver import deliver
 from .handlers.messages import receive, variables_of
+from .handlers.results import kept
 from .handlers.signals import DELIVER
 from .handlers.starting import start_instance
 from .handlers.stepping import proceed, proceed_beside, proceed_or_fail
@@ -106,20 +106,24 @@ def take_error(
 
 
 @job(name=GATHERED, atomic=True)
-def take_items(context: JobContext, root: str, token: str) -> None:
+def take_items(context: JobContext, root: str, token: str, batch: str) -> None:
     """All items of a long list have their results."""
-    proceed(context.using, UUID(root), lambda tokens: gathered(tokens, UUID(token)), UUID(token), savepoint=False)
+    with kept():
+        proceed(
+            context.using,
+            UUID(root),
+            lambda tokens: gathered(tokens, UUID(token), UUID(batch)),
+            UUID(token),
+            savepoint=False,
+        )
 
 
 @job(name=NOT_GATHERED, atomic=True)
-def fail_items(context: JobContext, root: str, token: str) -> None:
+def fail_items(context: JobContext, root: str, token: str, batch: str) -> None:
     """Some items have failed for good. If no event catches that, their dead letters wait for an operator."""
-
-    def event(tokens: Tokens) -> JobFailed | None:
-        found = tokens.token(UUID(token))
-        return JobFailed(found.id, found.job, "Some of its items have failed.") if found and found.job else None
-
-    proceed(context.using, UUID(root), event, UUID(token), savepoint=False)
+    with kept():
+        event = JobFailed(UUID(token), UUID(batch), "Some of its items have failed.")
+        proceed(context.using, UUID(root), event, savepoint=False)
 
 
 @job(name=RETRY, atomic=True)

@@ -9,29 +9,35 @@ from demo_project.bookings.models import Booking
 from jobexec import clock, job, publish_message
 from jobexec.backends.compat import task, task_backends
 from jobexec.exceptions import DoNotRetry
+from jobexec.executor.execute_now import execute_now
 from jobexec.handlers import registry
 from jobexec.handlers.arguments import Arguments
 from jobexec.handlers.context import current_job
-from jobexec.models import Batch, BlockedJob, DeadLetterJob, Incident, Job, JobDefinition
+from jobexec.models import Batch, BlockedJob, DeadLetterJob, Incident, Job, JobDefinition, SuspendedJob
 from jobexec.operations import hold_resource, release_resource, requeue
+from jobexec.operations.enqueue.stored_calls import create_stored
 from jobexec.operations.settle.fail import fail_jobs
 from jobexec.operations.values.failure import Failure
 from jobexec.operations.values.run import Run
 from jobexec.processes import definition
 from jobexec.processes.definition import InvalidProcess, Kind, Node, Work
 from jobexec.processes.engine.exceptions import BpmnError
+from jobexec.processes.engine.inputs import JobFailed
 from jobexec.processes.exceptions import MismatchingMessage
 from jobexec.processes.flows import compiling
 from jobexec.processes.flows.builder import Flow
 from jobexec.processes.flows.calls import call
 from jobexec.processes.flows.canvas import chain, parallel
 from jobexec.processes.flows.terms import item, previous
+from jobexec.processes.handlers.stepping import proceed
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
 from jobexec.processes.operations.events import correlate
 from jobexec.processes.operations.flows import start_flow
-from jobexec.processes.operations.instances import cancel
+from jobexec.processes.operations.instances import cancel, set_retries
 from jobexec.processes.operations.query import view_of
+from jobexec.processes.operations.suspend import activate, suspend
 from jobexec.processes.operations.why import why
+from jobexec.processes.signals import incident_opened
 from jobexec.processes.store import definitions
 from jobexec.processes.store import jobs as job_rows
 from jobexec.retry import RetryPlan
@@ -707,6 +713,88 @@ def test_a_long_list_has_a_way_for_failures(alias, run_jobs):
     assert state(alias, instance) == "completed"
     assert not DeadLetterJob.objects.using(alias).exists()
     assert not Variable.objects.using(alias).exists()
+
+
+@job(name="tests.flows.tell")
+def tell(number):
+    CALLS.append(number)
+    return f"the result of {number}"
+
+
+@pytest.fixture
+def too_long(alias, settings, long_from_20, run_jobs):
+    """Begins a flow whose list of results is too large to be one variable."""
+
+    def begin():
+        settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"MAX_VALUE_SIZE": 200}}
+        flow = Flow("map")
+        flow.map(tell, over=list(range(25)))
+        return run_items(run_jobs, lambda: started(alias, flow))
+
+    return begin
+
+
+@pytest.mark.gate
+class TestResultsOfALongListThatCannotBeKept:
+    def test_they_are_an_incident_at_the_step_at_once(self, alias, settings, run_jobs, too_long):
+        opened = []
+        receive = lambda sender, using, incidents, **kwargs: opened.extend(incidents)  # noqa: E731
+        incident_opened.connect(receive, weak=False)
+        try:
+            instance = too_long()
+        finally:
+            incident_opened.disconnect(receive)
+        (dead,) = DeadLetterJob.objects.using(alias)
+        (incident,) = Incident.objects.using(alias)
+        assert [each.pk for each in opened] == [incident.pk]
+        assert (dead.attempts, dead.process_definition_key, incident.failed_activity_id) == (1, "map", "tell")
+        assert "its result cannot be kept: tell: expected at most 200 bytes" in incident.message
+        process = definitions.process(alias, instance.definition_id)
+        (reason,) = why(view_of(alias, instance.pk), process, clock.now(alias))
+        assert (reason.code, reason.details["job"]) == ("dead_letter", str(dead.pk))
+        settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {}}
+        assert set_retries(instance, element="tell") == 1
+        run_jobs()
+        assert len(final(alias, instance)["tell"]) == 25
+        assert len(CALLS) == 25
+
+    def test_nothing_is_left_of_it_after_a_cancellation(self, alias, too_long):
+        cancel(too_long())
+        assert not DeadLetterJob.objects.using(alias).exists()
+        assert Incident.objects.using(alias).get().state == "deleted"
+        assert not Variable.objects.using(alias).exists()
+
+
+@pytest.mark.gate
+@pytest.mark.usefixtures("long_from_20")
+def test_what_follows_a_long_list_is_suspended_with_its_process(alias, run_jobs):
+    with controlled_clock() as clock:
+        instance = long_list(alias)
+        ManualExecutor(alias, reraise=False).run_due(25)
+        requeue(DeadLetterJob.objects.using(alias).get())
+        ManualExecutor(alias).run_due(1)
+        suspend("map", using=alias)
+        clock.advance(timedelta(hours=1))
+        run_jobs()
+        assert SuspendedJob.objects.using(alias).get().handler_type == job_rows.GATHERED
+        activate("map", using=alias)
+        run_jobs()
+    assert state(alias, instance) == "completed"
+
+
+@pytest.mark.usefixtures("long_from_20")
+@pytest.mark.parametrize("follows", ["on_success", "on_failure"])
+def test_what_follows_a_long_list_is_not_the_end_of_what_its_token_waits_for_later(alias, run_jobs, follows):
+    """An item may have been requeued, and end, when its token has already gone on."""
+    instance = long_list(alias, failed=True)
+    token, batch = Execution.objects.using(alias).get(), Batch.objects.using(alias).get()
+    assert proceed(alias, instance.pk, JobFailed(token.pk, batch.pk)) is not None
+    waits_for = Execution.objects.using(alias).get(pk=token.pk).job_id
+    following = create_stored(alias, batch.arguments[follows])
+    execute_now(following.id, using=alias)
+    assert Execution.objects.using(alias).get(pk=token.pk).job_id == waits_for
+    run_jobs()
+    assert (CALLS, state(alias, instance)) == (["sorry"], "completed")
 
 
 @pytest.mark.usefixtures("long_from_20")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -39,6 +40,15 @@ def not_kept(error: Exception) -> DoNotRetry:
     if isinstance(error, InvalidJob):
         return DoNotRetry(f"It has run, but its result cannot be kept: {error}")
     return DoNotRetry(f"It has run, but the process cannot continue after it: {type(error).__name__}: {error}")
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Raise DoNotRetry from a step that cannot take a result: another run would find the same."""
+    try:
+        yield
+    except NOT_KEPT as error:
+        raise not_kept(error) from error
 
 
 def check_variables(variables: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ from ..store.jobs import JobWriter, create
 from ..store.statement import Statement
 from .environment import StepEnvironment
 from .rehearsal import Done, Replay, rehearse
-from .results import NOT_KEPT, check_step, not_kept
+from .results import check_step, kept
 from .signals import send_beyond
 
 #: Hierarchies of one transaction, each of which may have thousands of tokens.
@@ -195,7 +195,7 @@ def proceed_together(using: str, ends: Sequence[tuple[AcquiredJob, End]]) -> set
         if end.root in theirs:
             theirs[end.root].append(end)
     steps = []
-    try:
+    with kept():
         places = {root: inputs.places(end.event for end in found) for root, found in theirs.items()}
         for root, tokens in load.load_all(using, origins, places).items():
             environment = StepEnvironment(using, origins[root].tenant_id)
@@ -203,8 +203,6 @@ def proceed_together(using: str, ends: Sequence[tuple[AcquiredJob, End]]) -> set
             if changes.accepted:
                 steps.append(Step(origins[root], tokens, changes))
         write(using, steps)
-    except NOT_KEPT as error:
-        raise not_kept(error) from error
     return {work.id for work, end in ends if end.root in busy}
 
 

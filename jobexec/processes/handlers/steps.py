@@ -183,11 +183,8 @@ def take_timeout(context: JobContext, root: UUID, token: UUID) -> None:
 
 def _take_outcome(using: str, root: UUID, outcome: JobDone | ErrorThrown) -> None:
     """The step that follows a function. What is wrong with it is no reason to run the function again."""
-    try:
-        with _if_away(_again):
-            proceed(using, root, outcome)
-    except results.NOT_KEPT as error:
-        raise results.not_kept(error) from error
+    with results.kept(), _if_away(_again):
+        proceed(using, root, outcome)
 
 
 @contextmanager

@@ -57,11 +57,14 @@ def discard_items(using: str, tokens: Collection[UUID]) -> None:
     delete_rows(Variable.objects.using(using).filter(scope_id__in=tokens, name__startswith=_MARK))
 
 
-def gathered(tokens: Tokens, token: UUID) -> JobDone | None:
-    """The end of a batch of items: all results in the order of the items. Ids of jobs sort by time."""
+def gathered(tokens: Tokens, token: UUID, batch: UUID) -> JobDone | None:
+    """The end of a batch of items: all results in the order of the items. Ids of jobs sort by time.
+
+    None if the token waits for it no longer.
+    """
     found = tokens.token(token)
-    if found is None or found.job is None:
+    if found is None or found.job != batch:
         return None
     variables = tokens.variables.get(token, {})
     kept = {name: variables.pop(name) for name in sorted(variables) if name.startswith(_MARK)}
-    return JobDone(token, found.job, list(kept.values()))
+    return JobDone(token, batch, list(kept.values()))

@@ -155,17 +155,20 @@ class JobWriter:
         create_external_jobs(self.using, columns, [configuration], ids=[job.id])
 
     def _create_batch(self, job: rows.Job) -> None:
-        """A job for each item, counted by a batch of jobexec, whose id is that of the job that the token waits for."""
-        kwargs = {"root": str(self.origin.root_id), "token": str(job.owner)}
+        """A job for each item, counted by a batch of jobexec, whose id is that of the job that the token waits for.
+
+        What follows the batch belongs to the token as these jobs do, but has no options of its element.
+        """
+        kwargs = {"root": str(self.origin.root_id), "token": str(job.owner), "batch": str(job.id)}
         common = self._common(job)
-        given = {name: common[name] for name in ("process_instance_id", "tenant_id") if common[name]}
-        given |= {"deployment": code} if (code := common.get("deployment_id")) else {}
-        given |= {"database": self.using, "encrypted": False, "resource": None}  # its arguments are ids
+        given = {"database": self.using, "encrypted": False, "resource": None}  # its arguments are ids
         calls = {"on_success": GATHERED, "on_failure": NOT_GATHERED}
         arguments = {
             when: registered(name).using(**given).s(**kwargs).stored(when, self.using)  # type: ignore[union-attr]
             for when, name in calls.items()
         }
+        for call in arguments.values():
+            call["columns"] |= self._place(job)
         batch = begin_batch(
             self.using,
             name=job.element,
@@ -257,10 +260,13 @@ class JobWriter:
         return {"handler_configuration": dict(call), "resource": resource}
 
     def _common(self, job: rows.Job) -> dict[str, Any]:
-        definition = self.tokens.definition(job.instance)
-        columns = columns_of(self.using, self.origin, job.instance, job.owner, job.element, definition, self._kind(job))
         options = option_columns(job.element, job.retry_plan, job.priority, job.category, job.retries)
-        return columns | {"exclusive": job.exclusive} | options
+        return self._place(job) | {"exclusive": job.exclusive} | options
+
+    def _place(self, job: rows.Job) -> dict[str, Any]:
+        """The columns by which a job belongs to its process."""
+        definition = self.tokens.definition(job.instance)
+        return columns_of(self.using, self.origin, job.instance, job.owner, job.element, definition, self._kind(job))
 
     def _kind(self, job: rows.Job) -> str:
         """Those that begin and leave a body, and each instance in it, have definitions of their own."""
