@@ -143,10 +143,14 @@ def test_items_of_a_long_list(alias, start, gate, monkeypatch):
     assert row.final_variables["wait"] == list(range(10))
 
 
-@pytest.mark.parametrize("how", ["failure", "refused", "late"])
-def test_the_way_for_failures(alias, start, handle, how):
+def not_again(failures, error):
+    return None
+
+
+@pytest.mark.parametrize(("how", "plan"), [("failure", ONCE), ("refused", ONCE), ("late", ONCE), ("late", not_again)])
+def test_the_way_for_failures(alias, start, handle, how, plan):
     flow = Flow("fails")
-    function = handle(fails, retries=ONCE, **({"timeout": 0.3} if how == "late" else {}))
+    function = handle(fails, retries=plan, **({"timeout": 0.3} if how == "late" else {}))
     first = flow.step(function, how, name="first")
     flow.step(note, "sorry", after=first.failed)
     instance = flow.start(using=alias)

@@ -4,16 +4,17 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from demo_project.bookings.models import Booking
 from jobexec import clock, job, publish_message
 from jobexec.backends.compat import task, task_backends
-from jobexec.exceptions import DoNotRetry
+from jobexec.exceptions import DoNotRetry, RetryIn
 from jobexec.executor.execute_now import execute_now
 from jobexec.handlers import registry
 from jobexec.handlers.arguments import Arguments
-from jobexec.handlers.context import current_job
-from jobexec.models import Batch, BlockedJob, DeadLetterJob, Incident, Job, JobDefinition, SuspendedJob
+from jobexec.handlers.context import JobContext, current_job
+from jobexec.models import Batch, BlockedJob, DeadLetterJob, Incident, Job, JobDefinition, SuspendedJob, TimerJob
 from jobexec.operations import hold_resource, release_resource, requeue
 from jobexec.operations.enqueue.stored_calls import create_stored
 from jobexec.operations.settle.fail import fail_jobs
@@ -417,6 +418,81 @@ class TestResources:
         run_jobs()
         (dead,) = DeadLetterJob.objects.using(alias)
         assert "second: Its resource cannot be used: resource: expected a name that RESOURCES" in dead.exception_message
+
+
+PLANS: dict[str, Any] = {"never": lambda failures, error: None, "later": lambda failures, error: timedelta(hours=5)}
+
+
+def fail_with(kind):
+    CALLS.append(kind)
+    if kind == "conflict":
+        raise OperationalError("database is locked")
+    if kind == "snooze":
+        raise RetryIn(1, count=False)
+    raise ValueError(kind)
+
+
+def failing(plan, atomic):
+    with registry.isolated():
+        return job(name=f"tests.flows.fail_{atomic}_{plan}", retries=PLANS.get(plan, plan), atomic=atomic)(fail_with)
+
+
+#: By their plans, and by whether they run in the transaction of a step.
+FAILING = {(plan, atomic): failing(plan, atomic) for plan in ("never", "later", "R1/PT1S") for atomic in (False, True)}
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize("atomic", [False, True], ids=["outside", "inside"])
+class TestFailuresByThePlanOfTheFunction:
+    @pytest.fixture(autouse=True)
+    def known(self):
+        with registry.isolated():
+            for function in FAILING.values():
+                registry.register(function)
+            yield
+
+    def start(self, alias, plan, atomic, kind, has_way=True):
+        flow = Flow("fails")
+        step = flow.step(FAILING[plan, atomic], kind, name="fails")
+        if has_way:
+            flow.step(note, "sorry", after=step.failed)
+        return started(alias, flow)
+
+    @pytest.mark.parametrize(
+        ("plan", "kind"), [("never", "error"), ("R1/PT1S", "conflict"), ("R1/PT1S", "snooze"), ("R1/PT1S", "error")]
+    )
+    def test_the_last_one_takes_the_way_for_failures(self, alias, settings, run_jobs, plan, kind, atomic):
+        """Which is the last one is decided as for every job: by the plan, and by the limits."""
+        settings.JOBEXEC = {**settings.JOBEXEC, "MAX_CONFLICTS": 0, "MAX_SNOOZES": 0}
+        instance = self.start(alias, plan, atomic, kind)
+        run_jobs()
+        assert (CALLS, state(alias, instance)) == ([kind, "sorry"], "completed")
+        assert not DeadLetterJob.objects.using(alias).exists()
+
+    def test_also_while_the_executor_stops(self, alias, run_jobs, monkeypatch, atomic):
+        monkeypatch.setattr(JobContext, "shutting_down", True)
+        instance = self.start(alias, "R1/PT1S", atomic, "error")
+        run_jobs()
+        assert (CALLS, state(alias, instance)) == (["error", "sorry"], "completed")
+
+    @pytest.mark.parametrize("kind", ["conflict", "snooze"])
+    def test_one_that_costs_nothing_is_not_the_last(self, alias, run_jobs, kind, atomic):
+        self.start(alias, "never", atomic, kind)
+        ManualExecutor(alias, reraise=False).run_due()
+        assert (CALLS, TimerJob.objects.using(alias).get().retries) == ([kind], 3)
+
+    def test_a_callable_says_when_it_is_tried_again(self, alias, atomic):
+        self.start(alias, "later", atomic, "error")
+        with controlled_clock():
+            now = clock.now(alias)
+            ManualExecutor(alias, reraise=False).run_due()
+            row = TimerJob.objects.using(alias).get()
+        assert (row.retries, row.due_date - now) == (2, timedelta(hours=5))
+
+    def test_a_callable_says_that_it_is_not_tried_again(self, alias, run_jobs, atomic):
+        self.start(alias, "never", atomic, "error", has_way=False)
+        run_jobs()
+        assert (CALLS, DeadLetterJob.objects.using(alias).get().attempts) == (["error"], 1)
 
 
 OPTIONS: Any = {

@@ -196,10 +196,8 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, d
             logger.warning(text, work.id, error, extra=log_fields(work, outcome="returned"))
         return False
     else:
-        failure = failure_of(error, work.using, handler)
+        failure = failure_of(error, work.using, handler, draining)
         note_loss(error)
-        if draining and isinstance(error, RetryIn | RetryAt) and failure.kind in ("error", "snoozed"):
-            failure = replace(failure, kind="interrupted")
         # The second is what Django raises when a savepoint could not be undone, because there is no connection.
         gone = is_lost(error) or isinstance(error, TransactionManagementError)
         if outcome.undone and failure.kind == "error" and gone:
@@ -337,14 +335,17 @@ class _Planned(Protocol):
     def retry_plan(self) -> RetryPlan | None: ...
 
 
-def failure_of(error: BaseException, using: str, handler: _Planned | None) -> Failure:
+def failure_of(error: BaseException, using: str, handler: _Planned | None, draining: bool = False) -> Failure:
     """Convert an exception to a :class:`~jobexec.operations.settle.fail.Failure`. Never raises.
 
-    ``handler`` is None if it was not found.
+    ``handler`` is None if it was not found. ``draining``: see :func:`caught`.
     """
     plan = handler.retry_plan if handler else None
     try:
-        return _failure_of(error, using, handler, plan)
+        failure = _failure_of(error, using, handler, plan)
+        if draining and isinstance(error, RetryIn | RetryAt) and failure.kind in ("error", "snoozed"):
+            failure = replace(failure, kind="interrupted")
+        return failure
     except BaseException as problem:  # its __str__ fails, it asks for a time that does not exist, ...
         return Failure(f"{type(error).__name__}, an exception that cannot be recorded ({_told(problem)})", plan=plan)
 

@@ -10,29 +10,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from inspect import iscoroutinefunction
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
+from django.db.transaction import get_connection
 
 from jobexec import clock, tracing
-from jobexec.exceptions import DoNotRetry, JobTimeout, RetryAt, RetryIn, UnreadableJob
+from jobexec.exceptions import DoNotRetry, JobTimeout, RetryIn
+from jobexec.executor.run.execution import failure_of
 from jobexec.handlers.base import JobHandler, NotBegun, SharedEnd
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.function import JobFunction
-from jobexec.handlers.registry import add_resolver, registered
+from jobexec.handlers.registry import add_resolver, find_handler, registered
+from jobexec.models import DeadLetterJob
+from jobexec.operations.settle.verdict import decide
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.operations.sql.session import is_of_connection
 from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.retry import default_plan
 
 from ..engine.environment import HandlerCall
 from ..engine.exceptions import BpmnError
 from ..engine.inputs import ErrorThrown, JobDone, JobFailed
 from ..store import definitions, load
 from ..store.items import keep_item
-from ..store.jobs import ITEM, STEP, discard_job
+from ..store.jobs import CONTINUE, ITEM, PLANNED, STEP, discard_job
 from . import results
 from .environment import run_coroutine, run_service
 from .registry import has_coroutines, service
@@ -173,8 +179,10 @@ def _is_over(context: JobContext, token: _Waiting, error: Exception, tries: int 
 def take_timeout(context: JobContext, root: UUID, token: UUID) -> None:
     """The job has failed at its timeout, whatever its function did afterwards. If that was its last attempt, the token
     takes the way for failures, if there is one, and the dead letter goes, which must be there before."""
-    settled = context.timeout_settled
-    if context.work.retries > 1 or (settled is not None and not settled.wait(_SETTLING)):
+    settled, left = context.timeout_settled, context.work.retries > 1
+    if (left and not _asks(find_handler(context.handler_type))) or (settled and not settled.wait(_SETTLING)):
+        return
+    if left and not DeadLetterJob.objects.using(context.using).filter(pk=context.id).exists():
         return
     with transaction.atomic(using=context.using):
         if fails(context, root, token, JobTimeout()):
@@ -273,12 +281,27 @@ def _waiting(context: JobContext, job: UUID | None = None) -> _Waiting | None:
 
 
 def is_last(context: JobContext, error: Exception) -> bool:
-    """Whether this failure makes the job a dead letter."""
-    if isinstance(error, DoNotRetry | UnreadableJob):
-        return True
-    if is_conflict(error) or (isinstance(error, RetryIn | RetryAt) and not error.count):
-        return False
-    return context.work.retries <= 1 and not context.shutting_down
+    """Whether this failure makes the job a dead letter, as will be decided when it is recorded.
+
+    The row is read only if its numbers, or a plan that is a function, can make a difference.
+    """
+    handler, left = find_handler(context.handler_type), context.work.retries > 1
+    failure = failure_of(error, context.using, handler, context.shutting_down)
+    if failure.kind in ("fatal", "interrupted"):
+        return failure.kind == "fatal"
+    if (failure.kind == "error" or left) and (failure.retry_at is not None or not _asks(handler)):
+        return not left
+    if get_connection(context.using).needs_rollback:
+        return False  # the transaction is over, and with it whatever would happen instead
+    with _if_away(_again):
+        row = context.work.held().first()
+    return row is not None and decide(row, failure, clock.now(context.using)).due_date is None
+
+
+def _asks(handler: JobHandler | None) -> bool:
+    """Whether the plan for jobs without one of their own is a function, which may say that there is no other try."""
+    plan = handler.retry_plan if handler is not None else None
+    return (plan or default_plan()).function is not None
 
 
 def fails(context: JobContext, root: UUID, token: UUID, error: Exception) -> bool:
@@ -297,6 +320,9 @@ def resolve(name: str) -> JobHandler | None:
     if name.startswith(ITEM):
         function = registered(name[len(ITEM) :])
         return ItemFunction(function) if isinstance(function, JobFunction) else None
+    if name.startswith(PLANNED):
+        function, step = registered(name[len(PLANNED) :]), registered(CONTINUE)
+        return _planned(step, function) if isinstance(function, JobFunction) and isinstance(step, JobFunction) else None
     if not name.startswith(STEP):
         return None
     named = name[len(STEP) :]
@@ -305,6 +331,13 @@ def resolve(name: str) -> JobHandler | None:
         return StepFunction(function)
     task = service(named)
     return None if task is None else StepFunction(_service_step(named, task))
+
+
+def _planned(step: JobFunction[..., Any], function: JobFunction[..., Any]) -> JobFunction[..., Any]:
+    """A step whose failures are those of the function that is called in it."""
+    made = copy(step)
+    made.retry_plan = function.retry_plan
+    return made
 
 
 def _service_step(name: str, task: Callable[..., Any]) -> JobFunction[..., Any]:

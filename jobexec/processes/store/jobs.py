@@ -30,6 +30,9 @@ from .timers import first
 
 #: The handlers of the jobs of processes.
 CONTINUE, TIMER = "jobexec.processes.continue", "jobexec.processes.timer"
+#: What precedes, in place of CONTINUE, the name of a function with a callable retry plan that is called in the step: no
+#: row can keep such a plan.
+PLANNED = f"{CONTINUE}:"
 #: They follow external jobs that a worker has completed, or ended with an error.
 WORKED, THREW = "jobexec.processes.worked", "jobexec.processes.threw"
 #: They follow the batch of a multi-instance without tokens.
@@ -231,7 +234,7 @@ class JobWriter:
 
     def _columns(self, job: rows.Job) -> dict[str, Any]:
         if job.kind in _HANDLERS:
-            columns = self._of_function(job) | {"handler_type": _HANDLERS[job.kind], "atomic": True}
+            columns = {"handler_type": _HANDLERS[job.kind], "atomic": True} | self._of_function(job)
         else:
             columns = step_columns(job.payload["handler"]) | to_columns(job.payload.get("options") or {})
         columns |= self._common(job) | {"id": job.id}
@@ -249,10 +252,13 @@ class JobWriter:
     def _of_function(self, job: rows.Job) -> dict[str, Any]:
         """What a ``@job`` function that is called in the step of a job decides about that job."""
         handler = job.payload.get("handler")
-        if handler is None or not isinstance(registered(handler), JobFunction):
+        function = None if handler is None else registered(handler)
+        if handler is None or not isinstance(function, JobFunction):
             return {}
         call = job.payload.get("arguments") or {"args": [], "kwargs": {}}
-        return step_columns(handler) | {"resource": _resource_of(job.element, handler, call, self.origin.tenant_id)}
+        columns = step_columns(handler) | {"resource": _resource_of(job.element, handler, call, self.origin.tenant_id)}
+        asks = function.retry_plan is not None and function.retry_plan.function is not None
+        return columns | {"handler_type": f"{PLANNED}{handler}" if asks else CONTINUE}
 
     def _call(self, job: rows.Job, call: Mapping[str, Any]) -> dict[str, Any]:
         """The columns that a call of a job function decides."""
