@@ -4,7 +4,8 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.contrib.auth.models import Group
+from django.db import OperationalError, transaction
 
 from demo_project.bookings.models import Booking
 from jobexec import clock, job, publish_message
@@ -30,6 +31,7 @@ from jobexec.processes.flows.builder import Flow
 from jobexec.processes.flows.calls import call
 from jobexec.processes.flows.canvas import chain, parallel
 from jobexec.processes.flows.terms import item, previous
+from jobexec.processes.handlers import steps
 from jobexec.processes.handlers.stepping import proceed
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
 from jobexec.processes.operations.events import correlate
@@ -377,8 +379,8 @@ class TestResources:
 
     @pytest.mark.parametrize(
         ("function", "most"),
-        [(of_customer, 100), (of_customer, 1), (of_customer_inside, 100)],
-        ids=["tokens", "batch", "inside"],
+        [(of_customer, 100), (of_customer, 1), (of_customer_inside, 100), (of_customer_inside, 1)],
+        ids=["tokens", "batch", "inside", "batch inside"],
     )
     def test_each_item_has_its_own(self, alias, run_jobs, monkeypatch, function, most):
         monkeypatch.setattr(compiling, "BATCH_FROM", most)
@@ -718,6 +720,17 @@ def test_a_long_list_keeps_its_order(alias, run_jobs):
 
 
 @pytest.mark.usefixtures("long_from_20")
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("function", [note, note_inside], ids=["outside", "inside"])
+def test_the_jobs_of_a_long_list_are_those_of_its_function(alias, function, exclusive):
+    flow = Flow("map")
+    flow.map(function.using(exclusive=True) if exclusive else function, item, over=list(range(25)))
+    started(alias, flow)
+    found = set(Job.objects.using(alias).exclude(batch_id=None).values_list("handler_type", "exclusive", "atomic"))
+    assert found == {(f"item:{function.name}", exclusive, function is note_inside)}
+
+
+@pytest.mark.usefixtures("long_from_20")
 def test_a_long_list_waits_for_its_batch(alias):
     flow = Flow("map")
     flow.map(note, "item", item, over=list(range(25)))
@@ -789,6 +802,65 @@ def test_a_long_list_has_a_way_for_failures(alias, run_jobs):
     assert state(alias, instance) == "completed"
     assert not DeadLetterJob.objects.using(alias).exists()
     assert not Variable.objects.using(alias).exists()
+
+
+@job(name="tests.flows.book", atomic=True, retries="R2/PT0S")
+def book(alias, number):
+    CALLS.append(number)
+    Group.objects.using(alias).create(name=f"visitor {number}")
+    if number == 7 and CALLS.count(7) == 1:
+        raise ValueError(number)
+    return number
+
+
+def booked(alias):
+    return Group.objects.using(alias).filter(name__startswith="visitor").count()
+
+
+@pytest.mark.gate
+@pytest.mark.transactional
+@pytest.mark.usefixtures("long_from_20")
+class TestALongListOfAnAtomicFunction:
+    def start(self, alias):
+        flow = Flow("map")
+        mapped = flow.map(book, alias, item, over=list(range(25)))
+        flow.step(note, "end", mapped.result, after=mapped)
+        return started(alias, flow)
+
+    def test_each_item_is_one_transaction_with_its_job(self, alias, run_jobs):
+        instance = run_items(run_jobs, lambda: self.start(alias))
+        assert (len(CALLS), CALLS[-1]) == (27, "end")
+        assert final(alias, instance)["note"] == list(range(25))
+        assert booked(alias) == 25
+        assert Batch.objects.using(alias).count() == 1
+        row = JobDefinition.objects.using(alias).get(pk="map#book#batch")
+        assert (row.atomic, row.exclusive) == (True, False)
+        assert not Variable.objects.using(alias).exists()
+
+    def test_there_is_no_token_for_each_item(self, alias):
+        self.start(alias)
+        assert Execution.objects.using(alias).count() == 1
+
+    def test_what_an_item_has_written_is_undone_if_its_list_is_cancelled_meanwhile(self, alias, monkeypatch):
+        instance = self.start(alias)
+        (acquired, *_) = ManualExecutor(alias).acquire(1)
+        keep = steps.keep_item
+
+        def keep_late(*args):
+            """As if it were cancelled before the result is kept; on SQLite no other connection could do that."""
+            with transaction.atomic(using=alias):
+                Execution.objects.using(alias).update(job_id=None)
+                kept = keep(*args)
+                Execution.objects.using(alias).update(job_id=args[4])
+            return kept
+
+        monkeypatch.setattr(steps, "keep_item", keep_late)
+        results = []
+        ManualExecutor(alias).run_acquired([acquired], results)
+        assert [each.outcome for each in results] == ["successful"]
+        assert (len(CALLS), booked(alias)) == (1, 0)
+        assert not Job.objects.using(alias).filter(pk=acquired.id).exists()
+        cancel(instance)
 
 
 @job(name="tests.flows.tell")

@@ -57,9 +57,9 @@ def _count(node: Node, found: Any) -> int:
 
 
 def _begin_batch(moves: Moves, token: Token, node: Node, items: list[Any]) -> None:
-    assert node.work is not None and node.loop is not None and node.work.mode is Mode.OUTSIDE
+    assert node.work is not None and node.loop is not None
     calls = [_arguments(moves, token, node.loop, node.work, index, item) for index, item in enumerate(items)]
-    payload = {"handler": node.work.handler, "calls": calls}
+    payload = {"handler": node.work.handler, "calls": calls, "atomic": node.work.mode is Mode.STEP}
     token.data = {**token.data, "batch": True}
     moves.wait_for_job(token, JobKind.BATCH, State.OUTSIDE, payload=payload)
 

@@ -138,7 +138,7 @@ class _Shape:
             item=item.text,
             result=Expression(f"${{{_RETURNED}}}"),
             results=step.id,
-            batch=BATCH_FROM if step.outside and not is_short else None,
+            batch=None if is_short else BATCH_FROM,
             jobs=step.jobs if step.outside else replace(step.jobs, before=True),
         )
         return {

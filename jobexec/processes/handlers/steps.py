@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from inspect import iscoroutinefunction
 from typing import Any, NamedTuple
@@ -244,12 +244,20 @@ class ItemFunction(StepFunction):
         batch = context.work.batch_id
         return _looked_up(context, batch) if batch is not None else None
 
+    def execute(self, context: JobContext, arguments: Any) -> Any:
+        """In an atomic job, the function and its result are one transaction with the end of the job."""
+        with transaction.atomic(using=context.using) if context.work.atomic else nullcontext():
+            return super().execute(context, arguments)
+
     def _take(self, context: JobContext, token: _Waiting, result: Any) -> None:
-        """Keep the result, once, however often the function runs."""
+        """Keep the result, once, however often the function runs. If its list is no longer waited for, what the
+        function has done in the job's transaction is undone."""
         checked, batch = results.checked(result, self.function.name), context.work.batch_id
         assert batch is not None
         with _if_away(_again):
-            keep_item(context.using, token.root, token.id, context.id, batch, checked)
+            kept = keep_item(context.using, token.root, token.id, context.id, batch, checked)
+        if not kept and context.work.atomic:
+            transaction.set_rollback(True, using=context.using)
 
     def _take_error(self, context: JobContext, token: _Waiting, error: Exception) -> None:
         raise error

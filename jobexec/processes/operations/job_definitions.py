@@ -49,11 +49,12 @@ def _of_node(process: Process, node: Node) -> Iterator[dict[str, Any]]:
         yield _row(process, node, JobKind.TIMER, START if starts else TIMER, node.jobs)
     if node.trigger is Trigger.MESSAGE and node.event is not None and node.event.key is not None:
         yield _row(process, node, MESSAGE, RECEIVE, node.jobs)
-    if node.work is not None and is_outside(node.work):
-        kinds = [JobKind.RUN, *([JobKind.BATCH] if node.loop is not None and node.loop.batch is not None else [])]
+    if node.work is not None and node.work.handler is not None:
+        handler, outside = node.work.handler, is_outside(node.work)
+        kinds = [*([JobKind.RUN] if outside else []), *([JobKind.BATCH] if node.loop and node.loop.batch else [])]
         for kind in kinds:
-            row = _row(process, node, kind, f"{STEP}{node.work.handler}", inner, atomic=False)
-            yield row | _of_function(node.work.handler or "", inner)
+            row = _row(process, node, kind, f"{STEP}{handler}", inner, atomic=not outside)
+            yield row | _of_function(handler, inner)
     if node.work is not None and node.work.mode is Mode.EXTERNAL:
         topic = node.work.topic if isinstance(node.work.topic, str) else ""
         yield _row(process, node, JobKind.EXTERNAL, topic, inner, atomic=False)

@@ -182,7 +182,8 @@ class JobWriter:
             id=job.id,
         )
         columns = step_columns(job.payload["handler"]) | common
-        columns |= {"handler_type": f"{ITEM}{job.payload['handler']}", "exclusive": False, "batch_id": batch.pk}
+        columns |= {"handler_type": f"{ITEM}{job.payload['handler']}", "batch_id": batch.pk}
+        columns["atomic"] = job.payload["atomic"]
         columns = self._traced(job.id, columns)
         calls_of = job.payload["calls"]
         for start in range(0, len(calls_of), _PAGE):

@@ -247,9 +247,9 @@ CASES = {
         "start -> a -> end\na = outside x loop=3 batch",
         "a: A batch needs a collection; it is neither sequential nor ended by a condition.",
     ),
-    "a batch in the step": (
-        "start -> a -> end\na = service x over=rows batch",
-        "a: A batch needs a handler that runs outside the step.",
+    "a batch without a handler": (
+        "start -> a -> end\na = task over=rows batch",
+        "a: A batch needs a handler.",
     ),
     "an asynchronous event sub-process": (
         "start -> end\nh = eventsub async\nh: s -> e\ns = start message m",

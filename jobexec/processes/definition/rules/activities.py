@@ -67,8 +67,8 @@ def loops_know_how_often(process: Process) -> Iterator[Problem]:
 def _no_batch(node: Node, loop: Loop) -> str | None:
     if loop.sequential or loop.collection is None or loop.completion is not None:
         return "A batch needs a collection; it is neither sequential nor ended by a condition."
-    if node.work is None or node.work.mode is not Mode.OUTSIDE:
-        return "A batch needs a handler that runs outside the step."
+    if node.work is None or node.work.handler is None or node.work.mode is Mode.EXTERNAL:
+        return "A batch needs a handler."
     return None
 
 
