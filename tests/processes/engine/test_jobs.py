@@ -87,7 +87,7 @@ def test_what_a_batch_gets():
     (job,) = world.jobs.values()
     assert job.kind is JobKind.BATCH
     calls = [{"args": [item], "kwargs": {"place": place}} for place, item in enumerate(["x", "y"])]
-    assert job.payload == {"handler": "imported", "calls": calls}
+    assert job.payload == {"handler": "imported", "calls": calls, "atomic": False}
 
 
 @pytest.mark.parametrize(
