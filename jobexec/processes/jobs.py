@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from jobexec import clock
 from jobexec.handlers.context import JobContext
 from jobexec.handlers.decorator import job
 from jobexec.operations.enqueue.create import create_jobs
@@ -24,7 +26,7 @@ from .store.incidents import RETRY
 from .store.items import gathered
 from .store.jobs import CONTINUE, GATHERED, NOT_GATHERED, RECEIVE, THREW, TIMER, WORKED
 from .store.starts import START, is_replaced
-from .store.timers import following
+from .store.timers import following, of_cycle
 
 __all__ = ["cancel_page"]
 
@@ -59,29 +61,38 @@ continue_token.after_timeout = _end_of_timeout
 
 @job(name=TIMER, atomic=True)
 def fire_timer(
-    context: JobContext, root: str, owner: str, element: str, activity: str | None = None, repeat: str = ""
+    context: JobContext,
+    root: str,
+    owner: str,
+    element: str,
+    activity: str | None = None,
+    repeat: str = "",
+    planned: str = "",
 ) -> None:
     """Let a timer fire; a cycle goes on if what it belongs to is still there."""
     event = Triggered(UUID(owner), element, UUID(activity) if activity else None)
     changes = proceed(context.using, UUID(root), event, savepoint=False)
     if repeat and changes is not None and changes.leave_armed(event.owner, element):
-        _arm_again(context, repeat)
+        kwargs = {"root": root, "owner": owner, "element": element, "activity": activity}
+        _arm_again(context, kwargs, repeat, planned)
 
 
-def _arm_again(context: JobContext, repeat: str) -> None:
-    row = context.job
-    due = following(repeat, row.due_date) if row.due_date else None
+def _arm_again(context: JobContext, kwargs: dict[str, Any], repeat: str, planned: str) -> None:
+    """The next job of a cycle. One that was made by an earlier version does not say for when it was planned."""
+    row, now = context.job, clock.now(context.using)
+    due = following(repeat, datetime.fromisoformat(planned) if planned else row.due_date or now, now)
     if due is None:
         return
     kept = (
-        "handler_type", "handler_configuration", "execution_id", "process_instance_id", "root_process_instance_id",
+        "handler_type", "execution_id", "process_instance_id", "root_process_instance_id",
         "process_definition_id", "process_definition_key", "job_definition_id", "failed_activity_id", "tenant_id",
         "correlation_id", "exclusive", "atomic", "priority", "category", "retry_plan", "deployment_id",
     )  # fmt: skip
     columns: dict[str, Any] = {name: getattr(row, name) for name in kept}
     if row.retry_plan:  # those that are left of this one may be fewer
         columns["retries"] = RetryPlan.parse(row.retry_plan).attempts
-    create_jobs(context.using, [columns | {"due_date": due}])
+    configuration = {"args": [], "kwargs": kwargs | of_cycle(repeat, due)}
+    create_jobs(context.using, [columns | {"handler_configuration": configuration, "due_date": due}])
 
 
 @job(name=WORKED, atomic=True)
@@ -133,11 +144,11 @@ def retry_token(context: JobContext, root: str, token: str) -> None:
 
 
 @job(name=START, atomic=True, exclusive=False)
-def start_by_timer(context: JobContext, definition: str, element: str, repeat: str = "") -> None:
+def start_by_timer(context: JobContext, definition: str, element: str, repeat: str = "", planned: str = "") -> None:
     """Start an instance at the time of a timer start event; a cycle goes on."""
     start_instance(context.using, definition, element=element, tenant_id=context.work.tenant_id)
     if repeat and not is_replaced(context.using, definition):
-        _arm_again(context, repeat)
+        _arm_again(context, {"definition": definition, "element": element}, repeat, planned)
 
 
 @job(name=RECEIVE, atomic=True)

@@ -8,7 +8,7 @@ from django.db import connections
 from jobexec.exceptions import DuplicateHandler, InvalidJob, JobNotFound
 from jobexec.handlers.context import current_job
 from jobexec.models import BlockedJob, DeadLetterJob, ExternalWorkerJob, Incident, Job, JobDefinition, TimerJob
-from jobexec.operations import requeue
+from jobexec.operations import requeue, retry_now
 from jobexec.operations.external.fetch import activate_jobs
 from jobexec.operations.external.settle import complete_external_job, fail_external_job
 from jobexec.operations.external.throw_error import throw_external_error
@@ -461,6 +461,97 @@ def test_a_timer_starts_an_instance_again_and_again(alias, run_jobs):
             run_jobs()
             assert len(DONE) == expected
     assert not TimerJob.objects.using(alias).exists()
+
+
+REMINDS = (
+    '<startEvent id="s"/><userTask id="x"/><boundaryEvent id="late" attachedToRef="x" cancelActivity="false">{0}'
+    '</boundaryEvent><serviceTask id="a" camunda:delegateExpression="${{{1}}}"/>'
+)
+STARTS = '<startEvent id="late">{0}</startEvent><serviceTask id="a" camunda:delegateExpression="${{{1}}}"/>'
+
+
+def cycle(alias, at, text, task="tests.bpmn.note"):
+    """A timer that starts instances, or reminds of a user task, and its job."""
+    timer = f"<timerEventDefinition><timeCycle>{text}</timeCycle></timerEventDefinition>"
+    pairs = [("late", "a")] if at == "process" else [("s", "x"), ("late", "a")]
+    deployed(alias, (STARTS if at == "process" else REMINDS).format(timer, task) + flows(*pairs))
+    if at == "activity":
+        start("order", using=alias)
+    return TimerJob.objects.using(alias).get()
+
+
+def due_dates(alias, zero):
+    """In hours; of jobs that are due already, too."""
+    found = [row for table in (Job, TimerJob) for row in table.objects.using(alias)]
+    return [(row.due_date - zero) / timedelta(hours=1) for row in found]
+
+
+@pytest.mark.parametrize("at", ["activity", "process"])
+def test_a_cycle_goes_on_after_its_timer_was_made_to_run_now(alias, run_jobs, at):
+    """That was the time that was planned; the next is the one after it."""
+    with controlled_clock(datetime(2026, 1, 1, tzinfo=UTC)) as clock:
+        retry_now(cycle(alias, at, "R2/PT1H"))
+        run_jobs()
+        assert (len(DONE), due_dates(alias, clock.now)) == (1, [2])
+        clock.advance(7201)
+        run_jobs()
+    assert len(DONE) == 2
+    assert not TimerJob.objects.using(alias).exists()
+
+
+@pytest.mark.parametrize(("text", "due"), [("R/PT1H", [4]), ("R3/PT1H", [2])], ids=["endless", "counted"])
+@pytest.mark.parametrize("at", ["activity", "process"])
+def test_a_cycle_goes_on_after_its_dead_letter_was_requeued(alias, run_jobs, at, text, due):
+    """Times that are over are left out, unless the cycle counts them."""
+    with controlled_clock(datetime(2026, 1, 1, tzinfo=UTC)) as clock:
+        zero = clock.now
+        cycle(alias, at, text, "tests.bpmn.unless_done")
+        clock.advance(3601)
+        run_jobs(advance=True)
+        clock.advance(2 * 3600)
+        DONE.append("repaired")
+        requeue(DeadLetterJob.objects.using(alias).get())
+        ManualExecutor(alias).run_due()
+        assert due_dates(alias, zero) == due
+
+
+@pytest.mark.parametrize("at", ["activity", "process"])
+def test_a_retry_does_not_shift_a_cycle(alias, at):
+    with controlled_clock(datetime(2026, 1, 1, tzinfo=UTC)) as clock:
+        zero = clock.now
+        cycle(alias, at, "R3/PT1H", "tests.bpmn.unless_done")
+        clock.advance(3601)
+        executor = ManualExecutor(alias, reraise=False)
+        executor.run_due()
+        DONE.append("repaired")
+        clock.advance(2 * 3600)  # the retry runs late
+        executor.run_due()
+        assert due_dates(alias, zero) == [2]
+
+
+@pytest.mark.parametrize("at", ["activity", "process"])
+def test_a_timer_that_does_not_say_for_when_it_was_planned_goes_on(alias, run_jobs, at):
+    """Its job was made by an earlier version."""
+    with controlled_clock(datetime(2026, 1, 1, tzinfo=UTC)) as clock:
+        row = cycle(alias, at, "R/PT1H")
+        zero, configuration = clock.now, row.handler_configuration
+        kwargs = {name: value for name, value in configuration["kwargs"].items() if name != "planned"}
+        TimerJob.objects.using(alias).update(handler_configuration={"args": [], "kwargs": kwargs})
+        clock.advance(3600)
+        run_jobs()
+        assert due_dates(alias, zero) == [2]
+        clock.advance(1800)
+        TimerJob.objects.using(alias).update(handler_configuration={"args": [], "kwargs": kwargs})
+        retry_now(TimerJob.objects.using(alias).get())
+        run_jobs()
+        assert due_dates(alias, zero) == [2.5]
+    assert len(DONE) == 2
+
+
+@service_task("tests.bpmn.unless_done")
+def unless_done(context):
+    if not DONE:
+        raise ValueError("not yet")
 
 
 @pytest.mark.parametrize("at", ["activity", "process"])

@@ -26,7 +26,7 @@ from ..engine.tokens import Changes, Tokens
 from ..models import ProcessInstance
 from . import definitions
 from .columns import INNER, MESSAGE, columns_of, option_columns
-from .timers import first
+from .timers import first, of_cycle
 
 #: The handlers of the jobs of processes.
 CONTINUE, TIMER = "jobexec.processes.continue", "jobexec.processes.timer"
@@ -239,13 +239,14 @@ class JobWriter:
         else:
             columns = step_columns(job.payload["handler"]) | to_columns(job.payload.get("options") or {})
         columns |= self._common(job) | {"id": job.id}
-        due = ""
+        cycle: dict[str, str] = {}
         if job.timer is not None:
-            columns["due_date"], due = first(job.element, job.timer, self.now)
+            columns["due_date"], repeat = first(job.element, job.timer, self.now)
+            cycle = of_cycle(repeat, columns["due_date"])
         if job.kind in _HANDLERS:
-            columns["handler_configuration"] = self._configuration(job, due)
+            columns["handler_configuration"] = self._configuration(job, cycle)
         elif registered(job.payload["handler"]) is None:  # a service task outside
-            columns |= self._call(job, self._configuration(job, due))
+            columns |= self._call(job, self._configuration(job, cycle))
         else:  # a step of a flow
             columns |= self._call(job, job.payload["arguments"])
         return self._traced(job.id, columns)
@@ -280,11 +281,11 @@ class JobWriter:
         owner = self.tokens.find(job.owner)
         return INNER if job.kind is JobKind.CONTINUE and isinstance(owner, rows.Token) and owner.is_inner else job.kind
 
-    def _configuration(self, job: rows.Job, repeat: str) -> dict[str, Any]:
+    def _configuration(self, job: rows.Job, cycle: Mapping[str, str]) -> dict[str, Any]:
         kwargs: dict[str, Any] = {"root": str(self.origin.root_id)}
         if job.kind not in _HANDLERS:
             return {"args": [], "kwargs": kwargs | {"token": str(job.owner), "arguments": job.payload["arguments"]}}
         if job.kind is JobKind.CONTINUE:
             return {"args": [], "kwargs": kwargs | {"token": str(job.owner)}}
-        kwargs |= {"owner": str(job.owner), "element": job.element, "repeat": repeat}
+        kwargs |= {"owner": str(job.owner), "element": job.element, **cycle}
         return {"args": [], "kwargs": kwargs | {"activity": str(job.activity) if job.activity else None}}

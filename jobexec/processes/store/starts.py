@@ -18,7 +18,7 @@ from ..engine.rows import Timer
 from ..expressions import EvaluationError, parse
 from ..models import EventSubscription, ProcessDefinition
 from .columns import job_definition_id, option_columns
-from .timers import first
+from .timers import first, of_cycle
 
 #: Starts an instance at a time.
 START = "jobexec.processes.start"
@@ -74,7 +74,7 @@ def _arm_timer(using: str, row: ProcessDefinition, node: Node, event: Event, pro
     kind = event.timer or TimerKind.DURATION
     timer = Timer(kind, _constant(node, event.when), repeats=kind is TimerKind.CYCLE)
     due, repeat = first(node.id, timer, clock.now(using))
-    kwargs = {"definition": row.pk, "element": node.id, "repeat": repeat}
+    kwargs = {"definition": row.pk, "element": node.id, **of_cycle(repeat, due)}
     columns = {
         "handler_type": START,
         "handler_configuration": {"args": [], "kwargs": kwargs},

@@ -10,7 +10,7 @@ from django.utils.dateparse import parse_datetime
 
 from jobexec.exceptions import InvalidSchedule
 from jobexec.recurrence import parse
-from jobexec.recurrence.cycle import with_start
+from jobexec.recurrence.cycle import Cycle, with_start
 
 from ..definition import TimerKind
 from ..engine.exceptions import StepError
@@ -43,9 +43,19 @@ def first(element: str, timer: Timer, now: datetime) -> tuple[datetime, str]:
     return due, text if timer.repeats else ""
 
 
-def following(repeat: str, due: datetime) -> datetime | None:
-    """When a cycle fires after it fired at ``due``; None if that was the last time."""
-    return parse(repeat, anchor=due).next_after(due)
+def following(repeat: str, planned: datetime, now: datetime) -> datetime | None:
+    """When a cycle fires after the time for which it was planned; None if that was the last time.
+
+    Times that are over are left out, unless the cycle has a number of repetitions.
+    """
+    found = parse(repeat, anchor=planned)
+    counts = isinstance(found, Cycle) and found.count is not None
+    return found.next_after(planned if counts else max(planned, now))
+
+
+def of_cycle(repeat: str, planned: datetime) -> dict[str, str]:
+    """The arguments of a timer's job that belong to its cycle: operators and retries change the due date of the job."""
+    return {"repeat": repeat, "planned": planned.isoformat()} if repeat else {}
 
 
 def _date(value: Any) -> datetime:
