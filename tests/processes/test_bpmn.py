@@ -408,6 +408,34 @@ def test_an_error_of_a_worker_that_nobody_catches_is_an_incident_at_its_element(
     assert state(alias, instance) == "completed"
 
 
+@service_task("tests.bpmn.poor", transaction=False)
+def poor(context):
+    raise BpmnError("NO_MONEY")
+
+
+@pytest.mark.transactional
+@pytest.mark.parametrize("caught", [False, True], ids=["an incident", "it is caught"])
+@pytest.mark.parametrize("by", ["worker", "handler"])
+@pytest.mark.parametrize("event", ["intermediateThrowEvent", "endEvent"])
+def test_an_error_of_a_message_that_is_thrown(alias, run_jobs, event, by, caught):
+    work = {"worker": 'camunda:type="external" camunda:topic="send"', "handler": 'camunda:class="tests.bpmn.poor"'}
+    inner = (
+        f'<subProcess id="sub"><startEvent id="s2"/><{event} id="pay"><messageEventDefinition messageRef="m" {work[by]}'
+        f'/></{event}><sequenceFlow id="g1" sourceRef="s2" targetRef="pay"/></subProcess><userTask id="b"/>'
+    )
+    if caught:
+        inner += '<boundaryEvent id="late" attachedToRef="sub"><errorEventDefinition/></boundaryEvent>'
+    pairs = [("s", "sub"), ("sub", "b"), *([("late", "b")] if caught else [])]
+    deployed(alias, f'<startEvent id="s"/>{inner}' + flows(*pairs), before=MESSAGE)
+    start("order", using=alias)
+    run_jobs()
+    if by == "worker":
+        throw_external_error(alias, ExternalWorkerJob.objects.using(alias).get().job_key, code="NO_MONEY")
+        run_jobs()
+    incidents = list(Incident.objects.using(alias).values_list("failed_activity_id", flat=True))
+    assert (elements(alias), incidents) == ((["b"], []) if caught else (["pay", "sub"], ["pay"]))
+
+
 MESSAGE = '<message id="m" name="paid"/>'
 RECEIVE = '<startEvent id="s"/><receiveTask id="wait" messageRef="m"/><endEvent id="e"/>' + flows(
     ("s", "wait"), ("wait", "e")

@@ -183,11 +183,15 @@ def _job_failed(moves: Moves, event: JobFailed) -> bool:
 
 
 def _working_token(moves: Moves, token: UUID, activity: UUID) -> Token | None:
-    """A token whose activity is in progress elsewhere: at a worker, in a handler outside the step, with a user."""
+    """A token whose work is in progress elsewhere: at a worker, in a handler outside the step, with a user.
+
+    Elsewhere, a message that is thrown is work, too.
+    """
     found = moves.rows.token(token)
-    if found is None or found.activity != activity or found.state not in (State.OUTSIDE, State.WAITING):
+    if found is None or found.activity != activity:
         return None
-    return found if moves.node(found).is_activity else None
+    is_working = found.state is State.OUTSIDE or (found.state is State.WAITING and moves.node(found).is_activity)
+    return found if is_working else None
 
 
 def _error_thrown(moves: Moves, event: ErrorThrown) -> bool:

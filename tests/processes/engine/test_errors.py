@@ -308,6 +308,42 @@ a worker throws what nobody catches: an incident, and the job anew
     jobs => external:a
     done a => b
 
+the worker of a message that is thrown throws
+    start -> sub -> end
+    sub: s -> t -> e
+    t = throw message hello topic
+    caught = boundary sub error E1
+    caught -> b -> end
+    ---
+    start => sub(t*)
+    error t E1 amount=3 => b
+    var amount => 3
+    jobs =>
+    history => start s t! sub! caught
+
+the worker of a message at the end throws
+    start -> sub -> end
+    sub: s -> bye
+    bye = end message hello topic
+    caught = boundary sub error E1
+    caught -> b -> end
+    ---
+    start => sub(bye*)
+    error bye E1 => b
+    jobs =>
+
+the worker of a message that is thrown throws what nobody catches
+    start -> t -> b -> end
+    t = throw message hello topic
+    ---
+    start => t*
+    error t E1 => t!
+    jobs =>
+    incidents => t
+    retry t => t*
+    jobs => external:t
+    done t => b
+
 a user throws
     start -> a -> end
     caught = boundary a error E1
@@ -629,6 +665,17 @@ of what is in a sub-process
     ---
     start => sub(a* c)
     fail a => b
+    jobs =>
+
+of a message that is thrown
+    start -> sub -> end
+    sub: s -> t -> e
+    t = throw message hello topic
+    bad = boundary sub failure
+    bad -> b -> end
+    ---
+    start => sub(t*)
+    fail t => b
     jobs =>
 
 of one instance
