@@ -628,6 +628,22 @@ def test_a_flow_undoes_what_is_done_when_its_deadline_has_passed(alias, run_jobs
     assert found.delete_reason == "The deadline has passed."
 
 
+def test_a_flow_that_is_cancelled_while_its_deadline_undoes_is_undone_nevertheless(alias, run_jobs):
+    with controlled_clock() as clock:
+        flow = Flow("order", deadline="PT1H")
+        first = flow.step(note, "a", compensate=note.s("undo a"))
+        second = flow.step(note, "b", after=first, compensate=note.s("undo b"))
+        flow.sleep("P1D", after=second)
+        instance = started(alias, flow)
+        run_jobs()
+        clock.advance(timedelta(hours=2))
+        ManualExecutor(alias).run_due(1)  # the deadline
+        cancel(instance)
+        run_jobs()
+    assert CALLS == ["a", "b", "undo b", "undo a"]
+    assert state(alias, instance) == "cancelled"
+
+
 def test_what_a_message_brings_is_the_result_of_its_wait(alias, run_jobs):
     flow = Flow("order")
     wait = flow.wait("approved", key=4711)

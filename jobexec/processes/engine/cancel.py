@@ -107,8 +107,13 @@ def _under(moves: Moves, place: Place) -> list[Place]:
     if called is not None and called.ended_at is None:
         found.append(called)
     if moves.node(place).trigger is Trigger.COMPENSATION:
-        found += [token for token in moves.rows.tokens.values() if token.data.get("thrower") == str(place.id)]
+        found += handlers_for(moves, place)
     return found
+
+
+def handlers_for(moves: Moves, thrower: Place) -> list[Token]:
+    """The compensation handlers that run for an event, or for an instance that is cancelled."""
+    return [token for token in moves.rows.tokens.values() if token.data.get("thrower") == str(thrower.id)]
 
 
 def _leave(moves: Moves, token: Token) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from ..definition import Node, Trigger
-from .cancel import end_instance
+from .cancel import cancel, end_instance, handlers_for
 from .moves import Do, Moves
 from .rows import Instance, InstanceState, Place, State, Token
 
@@ -85,8 +85,33 @@ def throw(moves: Moves, token: Token, node: Node) -> None:
     moves.push(Do.COMPENSATE, token)
 
 
+def undo_all(moves: Moves, instance: Instance) -> None:
+    """An instance is cancelled: all that is done is undone. Handlers that run already for its events carry on for it.
+
+    Those of a scope that is not done go with this scope.
+    """
+    for token in moves.rows.tokens.values():
+        if "thrower" in token.data and _done_in(moves, token) is instance:
+            token.data = {**token.data, "thrower": str(instance.id)}
+            moves.rows.touch(token)
+    for child in moves.rows.active(instance):
+        if "thrower" not in child.data:
+            cancel(moves, child)
+    moves.push(Do.COMPENSATE, instance)
+
+
+def _done_in(moves: Moves, handler: Token) -> Place:
+    """The scope around what is undone, and around the scopes that are done."""
+    place = moves.place_around(handler)
+    while isinstance(place, Token) and place.state is State.COMPENSABLE:
+        place = moves.place_around(place)
+    return place
+
+
 def undo_next(moves: Moves, thrower: Place) -> None:
     """The latest activity that is not undone yet; if there is none, the event that threw the compensation continues."""
+    if isinstance(thrower, Instance) and handlers_for(moves, thrower):
+        return  # it had several events
     memory = _latest_of_all(moves, thrower)
     if memory is not None:
         _undo(moves, memory, thrower)
@@ -144,6 +169,14 @@ def _undo(moves: Moves, memory: Token, thrower: Place) -> None:
     memory.element, memory.flow = handler, None
     memory.data = {"thrower": str(thrower.id), **_index(memory)}
     moves.go(memory, Do.ENTER)
+
+
+def is_skipped(moves: Moves, thrower: Token) -> bool:
+    """A handler was cancelled by an operator: run the next one. False if there is none."""
+    left = _latest_of_all(moves, thrower) is not None
+    if left:
+        moves.push(Do.COMPENSATE, thrower)
+    return left
 
 
 def is_undone(moves: Moves, token: Token) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from ..definition import Kind, Node, Process, Trigger
-from . import scopes
+from . import compensation, scopes
 from .arrivals import open_activity
 from .cancel import cancel, end_instance
 from .exceptions import BadChange
@@ -71,13 +71,18 @@ def _cancel_all(moves: Moves, instance: Instance, node: Node, activity: UUID | N
 def _cancel_one(moves: Moves, token: Token) -> None:
     """A scope in which nothing is left is cancelled, too, and so on outward; the instance itself is not.
 
-    A multi-instance has one instance less.
+    A multi-instance has one instance less. A compensation event goes on with its next handler, and is cancelled with
+    its last one (Camunda).
     """
-    around, was_inner = moves.place_around(token), token.is_inner
+    around, was_inner, thrower = moves.place_around(token), token.is_inner, token.data.get("thrower")
     cancel(moves, token)
-    if not isinstance(around, Token):
+    if thrower is not None:
+        event = moves.rows.token(UUID(thrower))
+        if event is not None and not compensation.is_skipped(moves, event):
+            _cancel_one(moves, event)
+    elif not isinstance(around, Token):
         return
-    if not moves.rows.active(around):
+    elif not moves.rows.active(around):
         _cancel_one(moves, around)
     elif was_inner:
         data = around.data

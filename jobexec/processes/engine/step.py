@@ -259,11 +259,10 @@ def _cancelled(moves: Moves, event: Cancelled) -> bool:
     if not undoes:
         cancel.end_instance(moves, instance, InstanceState.CANCELLED, reason=event.reason)
         return True
-    cancel.cancel_children(moves, instance)
     moves.rows.disarm(instance, stored=bool(starts_by_event(moves.process(instance), None)))
     instance.state, instance.reason = InstanceState.COMPENSATING, event.reason
     moves.rows.touch(instance)
-    moves.push(Do.COMPENSATE, instance)
+    compensation.undo_all(moves, instance)
     return True
 
 

@@ -447,6 +447,97 @@ with nothing done
     start => pay
     cancel why => cancelled
 
+while an event undoes: its handler carries on, and then the rest is undone
+    compensates
+    start -> car -> hotel -> flight -> undo -> pay -> end
+    undo = throw compensate flight
+    car = service book undo=uncar
+    hotel = service book undo=unhotel
+    flight = service book undo=unflight
+    uncar = user compensation
+    unhotel = user compensation
+    unflight = user compensation
+    ---
+    start => undo unflight ~car ~hotel
+    cancel why => unflight ~car ~hotel
+    tasks => unflight:None
+    complete unflight => unhotel ~car
+    complete unhotel => uncar
+    complete uncar => cancelled
+    history => start car hotel flight undo! unflight unhotel uncar
+
+while two events undo: the rest is undone after both
+    compensates
+    start -> car -> hotel -> flight -> f+ -> a, b
+    a = throw compensate flight
+    b = throw compensate hotel
+    a -> end
+    b -> end2
+    car = service book undo=uncar
+    hotel = service book undo=unhotel
+    flight = service book undo=unflight
+    uncar = user compensation
+    unhotel = user compensation
+    unflight = user compensation
+    ---
+    start => a b unflight unhotel ~car
+    cancel why => unflight unhotel ~car
+    complete unhotel => unflight ~car
+    complete unflight => uncar
+    complete uncar => cancelled
+
+while a deadline undoes, also within what is done: a handler that is dead waits on
+    compensates
+    start -> sub -> pay -> end
+    sub: s -> hotel -> flight -> e
+    hotel = service book undo=unhotel
+    flight = service book undo=unflight
+    sub: unhotel
+    sub: unflight
+    unhotel = outside book compensation
+    unflight = outside book compensation
+    deadline = eventsub
+    deadline: over -> undo -> stop
+    over = start timer in P1D
+    undo = throw compensate
+    stop = end terminate
+    ---
+    start => pay ~sub(~flight ~hotel)
+    fire over => deadline(undo) ~sub(unflight* ~hotel)
+    fail unflight => not accepted
+    cancel why => ~sub(unflight* ~hotel)
+    jobs => run:unflight
+    done unflight => ~sub(unhotel*)
+    done unhotel => cancelled
+
+while an event undoes in a scope that is not done: that goes with it
+    compensates
+    start -> car -> sub -> end
+    car = service book undo=uncar
+    uncar = user compensation
+    sub: s -> hotel -> undo -> e
+    hotel = service book undo=unhotel
+    undo = throw compensate
+    sub: unhotel
+    unhotel = user compensation
+    ---
+    start => sub(undo unhotel) ~car
+    cancel why => uncar
+    complete uncar => cancelled
+
+with a handler that has an incident
+    compensates
+    start -> hotel -> undo -> pay -> end
+    undo = throw compensate
+    hotel = service book undo=unhotel
+    unhotel = external cancel compensation
+    ---
+    start => undo unhotel*
+    error unhotel E1 => undo unhotel!
+    cancel why => unhotel!
+    retry unhotel => unhotel*
+    done unhotel => cancelled
+
 cancelled again: at once
     compensates
     {TRIP}

@@ -263,6 +263,94 @@ what only events begin
     modify before:t => BadChange t
     modify cancel:a after:t => late
 
+a handler of a compensation: its event goes on with the next one, and is cancelled with the last one
+    start -> hotel -> flight -> f+ -> undo, pay
+    undo -> rest -> end
+    undo = throw compensate
+    hotel = service book undo=unhotel
+    flight = service book undo=unflight
+    unhotel = user compensation
+    unflight = user compensation
+    ---
+    start => pay undo unflight ~hotel
+    modify cancel:unflight => pay undo unhotel
+    modify cancel:unhotel => pay
+    history => start hotel flight f unflight! unhotel! undo!
+    complete pay => completed
+
+the only handler, and a start after its event
+    start -> hotel -> undo -> rest -> end
+    undo = throw compensate
+    hotel = service book undo=unhotel
+    unhotel = user compensation
+    ---
+    start => undo unhotel
+    modify cancel:unhotel after:undo => rest
+
+nothing is left with the only handler
+    start -> sub -> rest -> end
+    sub: s -> hotel -> undo -> e
+    undo = throw compensate
+    hotel = service book undo=unhotel
+    sub: unhotel
+    unhotel = user compensation
+    ---
+    start => sub(undo unhotel)
+    modify cancel:unhotel => cancelled
+
+a handler that failed
+    start -> hotel -> flight -> undo -> rest -> end
+    undo = throw compensate
+    hotel = service book undo=unhotel
+    flight = service book undo=unflight
+    unhotel = user compensation
+    unflight = service error:E1 compensation
+    ---
+    start => undo unflight! ~hotel
+    modify cancel:unflight => undo unhotel
+    incidents =>
+    complete unhotel => rest
+
+what is in a handler, and a handler of what is done within
+    start -> sub -> undo -> rest -> end
+    sub: s -> hotel -> flight -> e
+    undo = throw compensate
+    hotel = service book undo=unhotel
+    flight = service book undo=unflight
+    sub: unhotel
+    unhotel = user compensation
+    sub: unflight
+    unflight = sub compensation
+    unflight: s2 -> x -> e2
+    s2 = start
+    e2 = end
+    ---
+    start => undo ~sub(unflight(x) ~hotel)
+    modify cancel:x => undo ~sub(unhotel)
+    complete unhotel => rest
+
+a handler and its event
+    start -> hotel -> flight -> f+ -> undo, pay
+    undo -> rest -> end
+    undo = throw compensate
+    hotel = service book undo=unhotel
+    flight = service book undo=unflight
+    unhotel = user compensation
+    unflight = user compensation
+    ---
+    start => pay undo unflight ~hotel
+    modify cancel:unflight cancel:undo => pay ~hotel
+
+the instances of a handler
+    start -> hotel -> undo -> rest -> end
+    undo = throw compensate
+    hotel = service book undo=unhotel
+    unhotel = user loop=2 compensation
+    ---
+    start => undo unhotel(unhotel#0 unhotel#1)
+    modify cancel:unhotel/unhotel#0 => undo unhotel(unhotel#1)
+    complete unhotel#1 => rest
+
 a called instance
     start -> c -> end
     c = call child
