@@ -100,6 +100,22 @@ def test_steps_run_one_after_the_other(alias, run_jobs):
     assert not Job.objects.using(alias).exists()
 
 
+@pytest.mark.parametrize("key", ["shop:checkout", "shop:2:checkout", "shop:", "shop#1"])
+def test_any_name_is_the_key_of_its_process(alias, run_jobs, key):
+    flow = Flow(key)
+    flow.step(note, "a", name="charge")
+    instance = started(alias, flow)
+    assert ProcessInstance.objects.using(alias).of(key).get() == instance
+    job = Job.objects.using(alias).get()
+    assert (job.process_definition_key, job.job_definition_id) == (key, f"{key}#charge#run")
+    assert JobDefinition.objects.using(alias).filter(pk=job.job_definition_id).exists()
+    assert suspend(key, using=alias) == 1
+    assert run_jobs() == []
+    activate(key, using=alias)
+    run_jobs()
+    assert CALLS == ["a"]
+
+
 def test_a_join_waits_for_all(alias, run_jobs):
     flow = Flow("join")
     first = flow.step(note, "a")

@@ -276,4 +276,4 @@ class InstancePage:
 
 def _element_of(job_definition: str) -> str:
     """The element in the id of a job definition."""
-    return job_definition.split("#")[1] if job_definition.count("#") >= 2 else ""
+    return job_definition.rsplit("#", 2)[1] if job_definition.count("#") >= 2 else ""

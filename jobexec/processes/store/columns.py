@@ -22,8 +22,8 @@ def job_definition_id(key: str, element: str, kind: str) -> str:
 
 
 def key_of(definition: str) -> str:
-    """The key in the id of a definition."""
-    return definition.partition(":")[0]
+    """The key in the id of a definition, ``key:version:…`` or ``key:flow:…``; a key may have colons."""
+    return definition.rsplit(":", 2)[0]
 
 
 def columns_of(

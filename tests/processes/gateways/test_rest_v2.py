@@ -196,11 +196,12 @@ def test_variables(alias, v2):
 
 @pytest.mark.gate
 def test_a_user_task(alias, v2):
-    deploy(chain(APPROVE))
-    instance = start(v2, businessId="4711")["processInstanceKey"]
+    deploy(chain(APPROVE, key="shop:order"))
+    given = {"processDefinitionId": "shop:order", "businessId": "4711"}
+    instance = v2.post("/process-instances", given)["processInstanceKey"]
     (task,) = v2.post("/user-tasks/search", {"filter": {"assignee": "ann", "processInstanceKey": instance}})["items"]
     assert (task["name"], task["elementId"], task["candidateGroups"]) == ("Approve it", "approve", ["sales"])
-    assert (task["processDefinitionId"], task["businessId"], task["state"]) == ("order", "4711", "CREATED")
+    assert (task["processDefinitionId"], task["businessId"], task["state"]) == ("shop:order", "4711", "CREATED")
     path = f"/user-tasks/{task['userTaskKey']}"
     assert v2.call("GET", path) == task
     v2.post(f"{path}/assignment", {"assignee": "bob", "allowOverride": False})

@@ -24,6 +24,7 @@ from jobexec.sensitive import hide
 
 from ...models import InstanceState, ProcessInstance
 from ...operations.deploy import Deployed
+from ...store import columns
 from .views import DefinitionView, InstanceView, TaskView, VariableView, key_of
 
 #: The states of Camunda, and ours.
@@ -92,7 +93,7 @@ USER_TASK = Response[[TaskView]](
     elementId=Property(TEXT, lambda view: view.row.element_id, "element_id"),
     candidateGroups=Property(TEXTS, lambda view: view.groups, is_searchable=False),
     candidateUsers=Property(TEXTS, lambda view: view.users, is_searchable=False),
-    processDefinitionId=Property(TEXT, lambda view: view.row.definition_id.partition(":")[0]),
+    processDefinitionId=Property(TEXT, lambda view: columns.key_of(view.row.definition_id)),
     creationDate=Property(TIME, lambda view: zeebe_format.iso(view.row.create_time), "create_time"),
     completionDate=constant(nullable(TIME), None),
     followUpDate=Property(nullable(TIME), lambda view: zeebe_format.iso(view.row.follow_up_date), "follow_up_date"),
