@@ -13,6 +13,7 @@ from jobexec.operations.enqueue.create import create_jobs
 from jobexec.retry import RetryPlan
 
 from .engine.inputs import Continue, ErrorThrown, JobDone, JobFailed, Retried, Triggered
+from .exceptions import Suspended
 from .handlers.deliver import deliver
 from .handlers.messages import receive, variables_of
 from .handlers.results import kept
@@ -26,6 +27,7 @@ from .store.incidents import RETRY
 from .store.items import gathered
 from .store.jobs import CONTINUE, GATHERED, NOT_GATHERED, RECEIVE, THREW, TIMER, WORKED
 from .store.starts import START, is_replaced
+from .store.suspensions import refusal_of_start
 from .store.timers import following, of_cycle
 
 __all__ = ["cancel_page"]
@@ -79,10 +81,16 @@ def fire_timer(
 
 def _arm_again(context: JobContext, kwargs: dict[str, Any], repeat: str, planned: str) -> None:
     """The next job of a cycle. One that was made by an earlier version does not say for when it was planned."""
-    row, now = context.job, clock.now(context.using)
-    due = following(repeat, datetime.fromisoformat(planned) if planned else row.due_date or now, now)
-    if due is None:
-        return
+    now = clock.now(context.using)
+    due = following(repeat, datetime.fromisoformat(planned) if planned else context.job.due_date or now, now)
+    if due is not None:
+        configuration = {"args": [], "kwargs": kwargs | of_cycle(repeat, due)}
+        _make_again(context, {"handler_configuration": configuration, "due_date": due})
+
+
+def _make_again(context: JobContext, changes: dict[str, Any]) -> None:
+    """A new job like this one."""
+    row = context.job
     kept = (
         "handler_type", "execution_id", "process_instance_id", "root_process_instance_id",
         "process_definition_id", "process_definition_key", "job_definition_id", "failed_activity_id", "tenant_id",
@@ -91,8 +99,19 @@ def _arm_again(context: JobContext, kwargs: dict[str, Any], repeat: str, planned
     columns: dict[str, Any] = {name: getattr(row, name) for name in kept}
     if row.retry_plan:  # those that are left of this one may be fewer
         columns["retries"] = RetryPlan.parse(row.retry_plan).attempts
-    configuration = {"args": [], "kwargs": kwargs | of_cycle(repeat, due)}
-    create_jobs(context.using, [columns | {"handler_configuration": configuration, "due_date": due}])
+    create_jobs(context.using, [columns | changes])
+
+
+def _hold(context: JobContext, error: Suspended) -> None:
+    """Make a job anew that cannot start an instance of a suspended process: the suspension holds it from now on.
+
+    Also one that leaves alone what was there before it came into force. Raises the error if it is that of a process
+    which is called.
+    """
+    row = context.job
+    if refusal_of_start(context.using, row.process_definition_id, row.tenant_id) is None:
+        raise error
+    _make_again(context, {"handler_configuration": row.handler_configuration, "message": row.message})
 
 
 @job(name=WORKED, atomic=True)
@@ -145,8 +164,12 @@ def retry_token(context: JobContext, root: str, token: str) -> None:
 
 @job(name=START, atomic=True, exclusive=False)
 def start_by_timer(context: JobContext, definition: str, element: str, repeat: str = "", planned: str = "") -> None:
-    """Start an instance at the time of a timer start event; a cycle goes on."""
-    start_instance(context.using, definition, element=element, tenant_id=context.work.tenant_id)
+    """Start an instance at the time of a timer start event; a cycle goes on. In a suspended process it waits."""
+    try:
+        start_instance(context.using, definition, element=element, tenant_id=context.work.tenant_id)
+    except Suspended as error:
+        _hold(context, error)
+        return
     if repeat and not is_replaced(context.using, definition):
         _arm_again(context, {"definition": definition, "element": element}, repeat, planned)
 
@@ -162,10 +185,18 @@ def receive_message(context: JobContext, subscription: str) -> None:
 def deliver_event(
     context: JobContext, subscription: str, variables: dict[str, Any] | None = None, noted: bool = False
 ) -> None:
-    """Deliver a signal, or a message that was published, to one receiver; ``noted``: it has it among its messages."""
+    """Deliver a signal, or a message that was published, to one receiver; ``noted``: it has it among its messages.
+
+    In a suspended process, one that starts an instance waits.
+    """
     message = context.message
-    if message is None:
-        deliver(context.using, UUID(subscription), variables or {})
-    else:
-        number = None if noted else message.number
-        deliver(context.using, UUID(subscription), variables_of(message.payload), number=number)
+    try:
+        if message is None:
+            deliver(context.using, UUID(subscription), variables or {})
+        else:
+            number = None if noted else message.number
+            deliver(context.using, UUID(subscription), variables_of(message.payload), number=number)
+    except Suspended as error:
+        if context.work.process_instance_id:
+            raise
+        _hold(context, error)

@@ -42,7 +42,8 @@ def suspend(
 
     ``version`` restricts it to one version of the process, ``tenant_id`` to the process of one tenant ('': of none).
     With ``include_instances=False``, it does not cover existing instances, except for the jobs that they create from
-    then on. Returns the number of jobs that it has moved. Raises InstanceOver, UnknownProcess, and InvalidJob for an
+    then on. In each case, timers, published messages and signals that would start an instance wait for the activation.
+    Returns the number of jobs that it has moved. Raises InstanceOver, UnknownProcess, and InvalidJob for an
     invalid date.
     """
     dates: dict[str, Any] = {"at": at, "until": until}

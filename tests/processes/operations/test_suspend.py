@@ -6,8 +6,9 @@ from threading import Event
 
 import pytest
 
+from jobexec import publish_message
 from jobexec.exceptions import InvalidJob
-from jobexec.models import AuditLog, Job, OperatorType, SuspendedJob, Suspension, TimerJob
+from jobexec.models import AuditLog, DeadLetterJob, Job, OperatorType, SuspendedJob, Suspension, TimerJob
 from jobexec.operations.audit import acting
 from jobexec.operations.manage import suspension_sweep
 from jobexec.operations.values.operator import Operator
@@ -144,6 +145,76 @@ def test_without_the_instances_that_there_are(alias, order):
     assert len(ManualExecutor(alias).run_until_empty()) == 1
     with pytest.raises(Suspended):
         start("order", using=alias)
+
+
+TIMED = (
+    '<startEvent id="s"><timerEventDefinition><timeCycle>R/PT1H</timeCycle></timerEventDefinition></startEvent>'
+    '<userTask id="x"/><sequenceFlow id="f" sourceRef="s" targetRef="x"/>'
+)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if "process" in way or "version" in way])
+@pytest.mark.parametrize("include", [False, True], ids=["without its instances", "with all"])
+def test_a_timer_that_starts_instances_waits_for_the_activation(alias, run_jobs, way, include):
+    """And then goes on in its cycle; the times that are over are left out."""
+    _, scope = WAYS[way]
+    with controlled_clock() as clock:
+        deploy(("t.bpmn", definitions(f'<process id="timed" isExecutable="true">{TIMED}</process>')), using=alias)
+        zero = clock.now
+        clock.advance(600)
+        suspend("timed", include_instances=include, **scope, using=alias)
+        clock.advance(3600)
+        run_jobs(advance=True)
+        assert SuspendedJob.objects.using(alias).get().retries == 3
+        clock.advance(7200)
+        assert activate("timed", **scope, using=alias) == 1
+        run_jobs()
+        assert ProcessInstance.objects.using(alias).count() == 1
+        assert TimerJob.objects.using(alias).get().due_date == zero.replace(microsecond=0) + timedelta(hours=4)
+        assert not DeadLetterJob.objects.using(alias).exists()
+
+
+def test_a_timer_that_is_about_to_start_an_instance_when_its_process_is_suspended(alias):
+    with controlled_clock() as clock:
+        deploy(("t.bpmn", definitions(f'<process id="timed" isExecutable="true">{TIMED}</process>')), using=alias)
+        clock.advance(3601)
+        executor = ManualExecutor(alias)
+        executor.run_timers()
+        runs = executor.acquire(1)
+        suspend("timed", using=alias)
+        executor.run_acquired(runs, [])
+        executor.run_until_empty()
+        assert SuspendedJob.objects.using(alias).get().retries == 3
+        assert not ProcessInstance.objects.using(alias).exists()
+        activate("timed", using=alias)
+        executor.run_until_empty()
+    assert ProcessInstance.objects.using(alias).count() == 1
+
+
+@pytest.mark.parametrize("event", ["message", "signal"])
+def test_so_does_an_event_that_starts_instances(alias, order, run_jobs, event):
+    """Its job is there when the process is suspended without its instances, and has not begun."""
+    if event == "signal":
+        signal("news", {"a": 1}, using=alias)
+    else:
+        publish_message("begin", key="k", payload={"a": 1}, using=alias)
+    suspend("other", include_instances=False, using=alias)
+    run_jobs()
+    assert SuspendedJob.objects.using(alias).get().process_definition_key == "other"
+    activate("other", using=alias)
+    run_jobs()
+    found = ProcessInstance.objects.using(alias).get(definition_key="other")
+    assert (found.state, found.final_variables) == ("completed", {"a": 1})
+
+
+def test_a_timer_whose_process_calls_one_that_is_suspended_fails(alias, order, run_jobs):
+    called = TIMED.replace('<userTask id="x"/>', CALL)
+    with controlled_clock() as clock:
+        deploy(("t.bpmn", definitions(f'<process id="timed" isExecutable="true">{called}</process>')), using=alias)
+        suspend("order", using=alias)
+        clock.advance(3601)
+        run_jobs(advance=True)
+        assert DeadLetterJob.objects.using(alias).get().process_definition_key == "timed"
 
 
 def test_at_a_date_and_until_one(alias, order):
