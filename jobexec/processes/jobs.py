@@ -15,7 +15,7 @@ from jobexec.retry import RetryPlan
 from .engine.inputs import Continue, ErrorThrown, JobDone, JobFailed, Retried, Triggered
 from .exceptions import Suspended
 from .handlers.deliver import deliver
-from .handlers.messages import receive, variables_of
+from .handlers.messages import receive
 from .handlers.results import kept
 from .handlers.signals import DELIVER
 from .handlers.starting import start_instance
@@ -195,7 +195,7 @@ def deliver_event(
             deliver(context.using, UUID(subscription), variables or {})
         else:
             number = None if noted else message.number
-            deliver(context.using, UUID(subscription), variables_of(message.payload), number=number)
+            deliver(context.using, UUID(subscription), message.payload, number=number)
     except Suspended as error:
         if context.work.process_instance_id:
             raise

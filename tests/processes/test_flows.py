@@ -684,6 +684,32 @@ def test_a_published_message_reaches_the_flow_that_waits_for_its_key(alias, run_
     assert not BlockedJob.objects.using(alias).exists()
 
 
+@pytest.mark.parametrize("payload", ["yes", ["a", "b"], 7, True, None, {}, {"payload": 1}])
+def test_the_payload_is_the_result_of_the_wait(alias, run_jobs, payload):
+    """The key may be the result of a step."""
+    flow = Flow("order")
+    first = flow.step(note, "a", {"id": 4711})
+    wait = flow.wait("approved", key=first.result["id"], after=first, name="approval")
+    flow.step(note, "go", wait.result, after=wait)
+    instance = started(alias, flow)
+    run_jobs()
+    publish_message("approved", key="4711", payload=payload, using=alias)
+    run_jobs()
+    found = final(alias, instance)
+    assert (found["approval"], found["note_2"]) == (payload, payload)
+
+
+def test_a_wait_whose_key_is_none_is_an_incident(alias, run_jobs):
+    """No message would ever come."""
+    flow = Flow("order")
+    first = flow.step(note, "a", {"id": None}, name="charged")
+    flow.wait("approved", key=first.result["id"], after=first)
+    started(alias, flow)
+    run_jobs()
+    (reason,) = Incident.objects.using(alias).values_list("message", flat=True)
+    assert "approved: The key of its message must be a text or a number, not None" in reason
+
+
 def test_a_message_that_is_kept_reaches_a_flow_that_waits_later(alias, run_jobs):
     publish_message("approved", key="4711", payload={"by": "anna"}, ttl="PT1H", using=alias)
     flow = Flow("order")

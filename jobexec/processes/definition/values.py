@@ -26,6 +26,9 @@ class Expression:
     text: str
     language: Language = Language.JUEL
 
+    def __str__(self) -> str:
+        return self.text
+
 
 # Expression | None | bool | int | float | str | list[Value] | dict[str, Value]
 Value: TypeAlias = Any

@@ -34,7 +34,7 @@ def _subscribe(moves: Moves, owner: Place, node: Node, event: Event) -> None:
             id=moves.environment.new_id(),
             kind=_SUBSCRIBED[event.trigger],
             name=name_of(moves, owner, node, event),
-            key=_text(moves.value(owner, event.key)),
+            key=None if event.key is None else _key_of(moves, owner, node, event),
             instance=moves.rows.instance(owner).id,
             owner=owner.id,
             element=node.id,
@@ -51,8 +51,12 @@ def name_of(moves: Moves, owner: Place, node: Node, event: Event) -> str:
     return str(name)
 
 
-def _text(key: object) -> str | None:
-    return None if key is None else str(key)
+def _key_of(moves: Moves, owner: Place, node: Node, event: Event) -> str:
+    """The key with which a message is waited for. Without one, no message that is published would ever come."""
+    key = moves.value(owner, event.key)
+    if key is None or key == "" or isinstance(key, bool | list | dict):
+        raise NoName(node.id, f"The key of its message must be a text or a number, not {key!r}: {event.key}")
+    return str(key)
 
 
 def starts_by_event(process: Process, scope: str | None) -> list[Node]:

@@ -48,7 +48,7 @@ class NoCondition(StepError):
 
 
 class NoName(StepError):
-    """The expression for the name of a message or a signal has no value."""
+    """The expression for the name or the key of a message, or for the name of a signal, has no such value."""
 
 
 class BadLoop(StepError):

@@ -235,7 +235,7 @@ class Flow:
         """Add a wait for the message of this name and key. ``timeout`` is a duration."""
         if not isinstance(message, str) or not message:
             raise _problem("wait", f"Expected the name of a message, got {message!r}.")
-        if not isinstance(key, Term | str | int) or key == "" or isinstance(key, bool):
+        if not isinstance(key, Term) and (not isinstance(key, str | int) or isinstance(key, bool) or key == ""):
             raise _problem("wait", f"key: expected a string, a number or the result of a step, got {key!r}.")
         key = key if isinstance(key, Term) else str(key)
         of = self._new(name, message, after, when)

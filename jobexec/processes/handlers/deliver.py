@@ -20,7 +20,7 @@ from .stepping import proceed
 def deliver(
     using: str,
     subscription: UUID,
-    variables: dict[str, Any],
+    payload: Any,
     business_key: str = "",
     *,
     by_job: bool = True,
@@ -28,22 +28,23 @@ def deliver(
 ) -> UUID | None:
     """A step of the instance that waits, or the start of one; its id, or None if it does not wait any more.
 
-    The jobs of an instance that is suspended are held. Any other caller gets Suspended. ``number`` is that of a message
-    that an event which does not interrupt may be given twice: it receives the message once.
+    ``payload`` is that of a message, or an object of variables. The jobs of an instance that is suspended are held. Any
+    other caller gets Suspended. ``number`` is that of a message that an event which does not interrupt may be given
+    twice: it receives the message once.
     """
     row = EventSubscription.objects.using(using).filter(pk=subscription).first()
     if row is None:
         return None
     owner, instance = row.owner_id, row.instance_id
     if row.root_id is None or owner is None or instance is None:
-        return start_by_event(using, row, variables, business_key).pk
+        return start_by_event(using, row, variables_of(payload), business_key).pk
 
     def event(tokens: Any) -> Triggered | None:
         if not tokens.has_subscription(row.pk) or (number is not None and not _is_new(using, row.pk, number)):
             return None
         if not by_job:
             refuse_step(using, instance)
-        return Triggered(owner, row.element_id, row.activity_id, payload_of(using, row, variables))
+        return Triggered(owner, row.element_id, row.activity_id, _brought(using, row, payload))
 
     return None if proceed(using, row.root_id, event, owner) is None else row.instance_id
 
@@ -68,8 +69,13 @@ def received_by(rows: QuerySet[EventSubscription]) -> dict[str, Any] | None:
     return lock_rows(rows, no_key=True).values_list("received", flat=True).first()
 
 
-def payload_of(using: str, row: EventSubscription, variables: dict[str, Any]) -> dict[str, Any]:
-    """The variables of a message as those of its receiver: a flow has them all in the result of its wait."""
+def variables_of(payload: Any) -> dict[str, Any]:
+    """The variables that a published message brings."""
+    return payload if isinstance(payload, dict) else {"payload": payload}
+
+
+def _brought(using: str, row: EventSubscription, payload: Any) -> dict[str, Any]:
+    """The payload of a message as variables of its receiver: in a flow it is the result of the wait."""
     node = definitions.process(using, row.definition_id).find(row.element_id)
     name = node.properties.get("payload") if node is not None else None
-    return {name: variables} if name else variables
+    return {name: payload} if name else variables_of(payload)

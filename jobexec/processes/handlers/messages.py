@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 from uuid import UUID
 
 from jobexec import clock
@@ -56,11 +55,10 @@ def receive(using: str, subscription: UUID, message: ReceivedMessage) -> None:
     row = rows.first()
     if row is None:
         return
-    variables = variables_of(message.payload)
     if not _repeats(using, row.definition_id, row.element_id):
-        deliver(using, subscription, variables)
+        deliver(using, subscription, message.payload)
         return
-    deliver(using, subscription, variables, number=message.number)
+    deliver(using, subscription, message.payload, number=message.number)
     found = received_by(rows)
     if found is not None:
         kept = _deliver_kept(using, row, found["numbers"])
@@ -83,8 +81,3 @@ def _repeats(using: str, definition: str, element: str) -> bool:
     """Whether an event does not interrupt, so that it can happen again."""
     node = definitions.process(using, definition).find(element)
     return node is not None and not node.interrupting
-
-
-def variables_of(payload: Any) -> dict[str, Any]:
-    """The variables that a published message brings."""
-    return payload if isinstance(payload, dict) else {"payload": payload}

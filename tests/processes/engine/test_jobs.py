@@ -1,5 +1,6 @@
 """The rows that a step makes: jobs, timers, subscriptions, user tasks, history."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from jobexec.processes.definition import Expression, TimerKind
+from jobexec.processes.engine.exceptions import NoName
 from jobexec.processes.engine.inputs import Cancelled, Completed, Continue, Start
 from jobexec.processes.engine.rows import Job, JobKind, Timer
 from jobexec.processes.engine.step import step
@@ -129,6 +131,16 @@ def test_the_key_of_a_subscription():
     world.start(number=4711)
     (row,) = world.subscriptions.values()
     assert (row.name, row.key) == ("paid", "4711")
+
+
+@pytest.mark.parametrize("key", [None, "", True, [1], {"id": 1}])
+def test_a_key_that_is_none(key):
+    """No message would ever come."""
+    world = World(model("start -> a -> end\n a = catch message paid key=$number"))
+    told = re.escape(f"a: The key of its message must be a text or a number, not {key!r}: ${{number}}")
+    with pytest.raises(NoName, match=f"^{told}$"):
+        world.start(number=key)
+    assert not world.instances
 
 
 def test_a_subscription_without_a_key():
