@@ -386,6 +386,23 @@ def test_the_plan_of_a_file_says_how_often_a_worker_may_fail_and_not_when(alias)
     assert ExternalWorkerJob.objects.using(alias).get().available_at is None
 
 
+def test_of_what_a_worker_sends_only_the_outputs_of_zeebe_leave_its_task(alias, run_jobs):
+    task = EXTERNAL.replace(
+        'topic="charge"/>',
+        'topic="charge"><extensionElements><zeebe:ioMapping><zeebe:input source="=order.total" target="bill.amount"/>'
+        '<zeebe:output source="=status" target="payment"/><zeebe:output source="=receipt" target="order.receipt"/>'
+        "</zeebe:ioMapping></extensionElements></serviceTask>",
+    )
+    deployed(alias, task)
+    instance = start("order", variables={"status": "new", "order": {"total": 5}}, using=alias)
+    (job,) = activate_jobs(alias, Fetch(type="charge", worker="w", timeout=timedelta(minutes=5)))
+    assert job.variables == {"bill": {"amount": 5}}
+    complete_external_job(alias, job.key, {"status": "paid", "receipt": "r1"}, worker="w")
+    run_jobs()
+    order = {"total": 5, "receipt": "r1"}
+    assert final(alias, instance) == {"status": "new", "payment": "paid", "order": order}
+
+
 def test_what_a_worker_did_not_send_is_not_written_back(alias, run_jobs):
     deployed(alias, EXTERNAL)
     instance = start("order", variables={"amount": 5}, using=alias)

@@ -113,6 +113,11 @@ class Node:
         return self.kind in ACTIVITIES
 
     @property
+    def keeps_variables(self) -> bool:
+        """Whether what its work, its message or its user brings stays in it, except for its outputs, as in Zeebe."""
+        return any(mapping.zeebe for mapping in self.outputs)
+
+    @property
     def is_event_sub_process(self) -> bool:
         return self.kind is Kind.SUB_PROCESS and self.by_event
 

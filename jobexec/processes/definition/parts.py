@@ -39,12 +39,13 @@ class Mapping:
 
     ``source`` is a value: ``camunda:in source="a"`` is the expression ``${a}``. ``target`` None stands for
     ``variables="all"``; the source is then ignored. ``local`` is that attribute: of all variables, only those of the
-    activity itself.
+    activity itself. ``zeebe``: the target may be a place in an object, ``order.receipt``.
     """
 
     target: str | None
     source: Value = None
     local: bool = False
+    zeebe: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ A multi-instance activity goes this way once with the token of its body, and onc
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..definition import TERMINATES, Flow, Kind, Node, Trigger, When
 from . import boundary, calls, compensation, errors, gateways, joins, loops, scopes, tasks, triggers
 from .cancel import BODY
 from .events import arms
-from .moves import Do, Moves
+from .moves import Do, Moves, placed
 from .rows import ActivityState, InstanceState, JobKind, State, Token
 
 Behaviour = Callable[[Moves, Token, Node], None]
@@ -44,7 +45,10 @@ def open_activity(moves: Moves, token: Token, node: Node) -> None:
     moves.arrive(token)
     for mapping in node.inputs:
         if mapping.target is not None:
-            moves.rows.set_local(token, mapping.target, moves.value(token, mapping.source))
+            name, value = mapping.target, moves.value(token, mapping.source)
+            if mapping.zeebe:
+                name, value = placed(name, value, moves.rows.variables.get(token.id, {}))
+            moves.rows.set_local(token, name, value)
     if not token.is_inner:
         boundary.arm_all(moves, token, node)
     moves.notify(When.START, token, node)
@@ -74,15 +78,21 @@ def _give_outputs(moves: Moves, token: Token, node: Node) -> None:
         return
     if node.kind is Kind.CALL_ACTIVITY:
         calls.give_back(moves, token, node)
-    around = moves.place_around(token)
     for mapping in node.outputs:
         if mapping.target is not None:
-            moves.rows.set(around, mapping.target, moves.value(token, mapping.source))
+            _give_output(moves, token, mapping.target, moves.value(token, mapping.source), mapping.zeebe)
     if token.is_inner and node.loop is not None:
         loops.keep_result(moves, token, node.loop)
     if node.kind is Kind.USER_TASK:
         moves.notify(When.COMPLETE, token, node)
     moves.notify(When.END, token, node)
+
+
+def _give_output(moves: Moves, token: Token, name: str, value: Any, zeebe: bool) -> None:
+    if zeebe:
+        name, value = placed(name, value, moves.rows.scope(token))
+        moves.rows.set_local(token, name, value)  # the next one sees it
+    moves.rows.set(moves.place_around(token), name, value)
 
 
 def depart(moves: Moves, token: Token) -> None:

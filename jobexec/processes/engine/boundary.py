@@ -26,5 +26,5 @@ def fire(moves: Moves, token: Token, event: Node, variables: Mapping[str, Any]) 
     else:
         leaving = moves.new_token(moves.place_around(token), event.id)
     leaving.element, leaving.flow = event.id, None
-    moves.set_all(leaving, variables)
+    moves.bring(leaving, variables)
     moves.push(Do.ENTER, leaving)

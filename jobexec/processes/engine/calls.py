@@ -74,10 +74,10 @@ def open_instance(moves: Moves, instance: Instance) -> None:
 
 
 def give_back(moves: Moves, token: Token, node: Node) -> None:
-    """The called instance is over: its variables go to the caller."""
+    """The called instance is over: its variables go to the caller, or stay in the activity for its outputs (Zeebe)."""
     called = moves.rows.called_by(token)
     if node.call is not None and called is not None:
-        pass_on(moves, node.call.outputs, called, token, local=False)
+        pass_on(moves, node.call.outputs, called, token, local=node.keeps_variables)
 
 
 def pass_on(moves: Moves, mappings: Iterable[Mapping], source: Place, target: Place, local: bool) -> None:

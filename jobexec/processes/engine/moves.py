@@ -143,6 +143,14 @@ class Moves:
             raise NoCondition(element, f"The condition {condition.text} is neither true nor false, but {found!r}.")
         return found
 
+    def bring(self, token: Token, variables: Mapping[str, Any], node: Node | None = None) -> None:
+        """Set what the work, the message or the user of an element brings; ``node`` if the token is not at it yet."""
+        if (node or self.node(token)).keeps_variables:
+            for name, value in variables.items():
+                self.rows.set_local(token, name, value)
+        else:
+            self.set_all(token, variables)
+
     def set_all(self, place: Place, variables: Mapping[str, Any]) -> None:
         for name, value in variables.items():
             self.rows.set(place, name, value)
@@ -234,6 +242,19 @@ class Moves:
     def new_instance(self, id: UUID, definition: str, **columns: Any) -> Instance:
         columns.setdefault("root", id)
         return self.rows.add_instance(Instance(id, definition, started_at=self.now, **columns))
+
+
+def placed(target: str, value: Any, around: Mapping[str, Any]) -> tuple[str, Any]:
+    """The variable in which a target such as ``order.receipt`` is, and its value: the object with that in its place.
+
+    ``around`` has the value that it had before; what is no object is replaced.
+    """
+    name, _, rest = target.partition(".")
+    if not rest:
+        return name, value
+    before = around.get(name)
+    inner = before if isinstance(before, dict) else {}
+    return name, inner | dict([placed(rest, value, inner)])
 
 
 def _either(first: Value, second: Value) -> Value:

@@ -47,7 +47,7 @@ def start_event_sub_process(
     around = moves.new_token(scope, start.parent)
     for name, value in (local or {}).items():
         moves.rows.set_local(around, name, value)
-    moves.set_all(around, variables)
+    moves.bring(around, variables, start)
     moves.push(Do.BEGIN, around)
 
 

@@ -171,7 +171,7 @@ def _job_done(moves: Moves, event: JobDone) -> bool:
     if token is None:
         return False
     token.job = None
-    moves.set_all(token, event.changed)
+    moves.bring(token, event.changed)
     tasks.take_result(moves, token, moves.node(token), event.result)
     moves.go(token, Do.COMPLETE)
     return True
@@ -221,7 +221,7 @@ def _completed(moves: Moves, event: Completed) -> bool:
         return False
     if moves.node(token).kind not in (Kind.USER_TASK, Kind.RECEIVE_TASK):
         return False
-    moves.set_all(token, event.variables)
+    moves.bring(token, event.variables)
     moves.go(token, Do.COMPLETE)
     return True
 

@@ -50,7 +50,7 @@ def _run(moves: Moves, token: Token, node: Node, work: Work) -> Any:
         return moves.evaluate(token, work.expression)
     call = HandlerCall(node, work, moves.value(token, work.arguments), moves.rows.scope(token))
     result = moves.environment.call(call)
-    moves.set_all(token, call.changed)
+    moves.bring(token, call.changed)
     return result
 
 
@@ -68,7 +68,8 @@ def _for_worker(moves: Moves, token: Token, node: Node, work: Work) -> dict[str,
 def take_result(moves: Moves, token: Token, node: Node, result: Any) -> None:
     """The result of a handler becomes a variable, or, if it is an object and no variable is named, several.
 
-    Where a multi-instance collects results, the variable stays inside: each of its instances has its own.
+    Where a multi-instance collects results, the variable stays inside: each of its instances has its own. So it does
+    where outputs say what leaves the activity (Zeebe).
     """
     name = node.work.result_variable if node.work is not None else None
     if token.data.get("batch") and node.loop is not None:
@@ -77,9 +78,9 @@ def take_result(moves: Moves, token: Token, node: Node, result: Any) -> None:
         if token.is_inner and node.loop is not None and node.loop.results is not None:
             moves.rows.set_local(token, name, result)
         else:
-            moves.rows.set(token, name, result)
+            moves.bring(token, {name: result}, node)
     elif isinstance(result, Mapping):
-        moves.set_all(token, result)
+        moves.bring(token, result, node)
 
 
 def user_task(moves: Moves, token: Token, node: Node) -> None:

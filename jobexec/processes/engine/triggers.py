@@ -46,7 +46,7 @@ def _at_boundary(moves: Moves, token: Token, node: Node, variables: Mapping[str,
 def _here(moves: Moves, token: Token, node: Node, variables: Mapping[str, Any]) -> bool:
     if token.state is not State.WAITING or node.kind not in (Kind.CATCH_EVENT, Kind.RECEIVE_TASK):
         return False
-    moves.set_all(token, variables)
+    moves.bring(token, variables)
     moves.go(token, Do.COMPLETE)
     return True
 
@@ -68,7 +68,7 @@ def decide(moves: Moves, token: Token, flow: Flow, variables: Mapping[str, Any])
     moves.count_flow(flow)
     token.element, token.flow = flow.target, flow.id
     moves.arrive(token)
-    moves.set_all(token, variables)
+    moves.bring(token, variables)
     moves.call_listeners(When.TAKE, flow.listeners, token, flow)
     moves.notify(When.START, token, moves.node(token))
     moves.push(Do.COMPLETE, token)

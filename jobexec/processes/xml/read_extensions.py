@@ -130,9 +130,9 @@ def mappings(element: Element, reading: Reading) -> tuple[tuple[Mapping, ...], t
 
 def _zeebe_mapping(element: Element, reading: Reading) -> Mapping:
     source, target = element.get("source"), element.get("target")
-    if not target:
+    if not target or not all(target.split(".")):
         element.problem(f"The {element.shown} needs a target.")
-    return Mapping(target or "?", reading.value(element, source))
+    return Mapping(target or "?", reading.value(element, source), zeebe=True)
 
 
 def _parameter(element: Element, reading: Reading) -> Mapping:

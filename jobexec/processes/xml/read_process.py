@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jobexec.processes.definition import Flow, Kind, Node, Process, Trigger
+from jobexec.processes.definition import Flow, Kind, Mapping, Node, Process, Trigger
 
 from .element import Element
 from .read_activities import REFUSED, read_call, read_form, task_fields
@@ -155,7 +155,7 @@ def _call_fields(element: Element, reading: Reading) -> dict[str, Any]:
     _, outputs = mappings(element, reading)
     if element.zeebe("calledElement") is not None and outputs:
         # In Zeebe they see the variables of the called process, and replace the propagation of all.
-        return {"call": replace(call, outputs=outputs), "outputs": ()}
+        return {"call": replace(call, outputs=(Mapping(None),))}
     return {"call": call}
 
 

@@ -286,6 +286,127 @@ an expression knows its instance
     start => b
     var key => "4711"
 
+what a worker sends stays inside where Zeebe's outputs say what leaves
+    start -> a -> b -> end
+    a = external t put:payment=$status put:seen=$payment
+    ---
+    start status="new" => a*
+    done a {"status":"paid","other":1} => b
+    var status => "new"
+    var payment => "paid"
+    var seen => "paid"
+    var other => unknown
+
+what leaves may have the name of what a worker sends
+    start -> a -> b -> end
+    a = external t put:status=$status
+    ---
+    start status="new" => a*
+    done a {"status":"paid"} => b
+    var status => "paid"
+
+by Camunda's rules, what a worker sends leaves, too
+    start -> a -> b -> end
+    a = external t out:payment=$status
+    ---
+    start status="new" => a*
+    done a {"status":"paid"} => b
+    var status => "paid"
+    var payment => "paid"
+
+a place in an object: the rest of it stays
+    start -> a -> b -> end
+    a = external t put:order.receipt=$receipt put:order.paid.by=$by
+    ---
+    start order={"id":7,"paid":{"at":1}} => a*
+    done a {"receipt":"r1","by":"ann"} => b
+    var order => {"id": 7, "paid": {"at": 1, "by": "ann"}, "receipt": "r1"}
+    var order.receipt => unknown
+
+a place in an object that is not there, or is none
+    start -> a -> b -> end
+    a = external t put:order.receipt=$receipt put:total.sum=$receipt
+    ---
+    start total=5 => a*
+    done a {"receipt":"r1"} => b
+    var order => {"receipt": "r1"}
+    var total => {"sum": "r1"}
+
+inputs that are places in one object, which is another one
+    start -> a -> b -> end
+    a = user get:order.id=$order.number get:order.sum=$n
+    ---
+    start order={"number":7} n=3 => a
+    local a order => {"id": 7, "sum": 3}
+    complete a => b
+    var order => {"number": 7}
+
+with the outputs of Zeebe: what a user sets
+    start -> a -> b -> end
+    a = user put:y=$x
+    ---
+    start x=1 => a
+    complete a x=7 => b
+    var y => 7
+    var x => 1
+
+with the outputs of Zeebe: what a handler returns, and what a script results in
+    start -> a -> b -> c -> end
+    a = service set:x=2 put:y=$x
+    b = script "$y + 1" -> x put:z=$x
+    ---
+    start x=1 => c
+    var x => 1
+    var y => 2
+    var z => 3
+
+with the outputs of Zeebe: what a message brings
+    start -> a -> b -> c -> end
+    a = catch message paid put:y=$x
+    late = boundary b message late put:z=$x
+    late -> d
+    ---
+    start x=1 => a
+    message paid x=2 => b
+    var x => 1
+    var y => 2
+    message late x=3 => d
+    var x => 1
+    var z => 3
+
+with the outputs of Zeebe: what the message behind a gateway brings
+    start -> g~ -> a, t
+    a -> b
+    t -> b
+    a = catch message paid put:y=$x
+    t = catch timer in PT1H
+    ---
+    start x=1 => g
+    message paid x=2 => b
+    var x => 1
+    var y => 2
+
+with the outputs of Zeebe: each instance of a multi-instance
+    start -> a -> b -> end
+    a = external t loop=2 results=all result=x put:y=$x
+    ---
+    start x=1 => a(a#0* a#1*)
+    done a#1 {"x":3} => a(a#0*)
+    done a#0 {"x":2} => b
+    var all => [2, 3]
+    var x => 1
+
+with the outputs of Zeebe: what a called process has
+    start -> c -> b -> end
+    c = call child out:= put:order.y=$x put:order.z=$order.y
+    process child
+    start -> a -> end
+    ---
+    start x=1 order={"id":7} => c[a]
+    complete a x=2 => b
+    var x => 1
+    var order => {"id": 7, "y": 2, "z": 2}
+
 a sub-process sees what its instance has
     start -> sub -> end
     sub: s -> a -> e

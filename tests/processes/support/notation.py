@@ -12,7 +12,8 @@ are start events, those that begin with `end` or are `e` end events. `#` begins 
 
 Options of an element, besides those of its kind: async, after, nonexclusive, keep (not interrupting), loop=3,
 over=list, item=x, seq, until=condition, results=list, result=expression, inner-async, inner-after, batch, in:x=value,
-out:x=value, undo=id, compensation, on:start=listener. A value that begins with $ is an expression.
+out:x=value, get:x.y=value and put:x.y=value (by Zeebe's rules), undo=id, compensation, on:start=listener. A value that
+begins with $ is an expression.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class Reader:
 
 FLAGS = "async|after|nonexclusive|keep|seq|inner-async|inner-after|batch|compensation"
 NAMES = (
-    r"loop|first|over|item|until|results|result|undo|in:\w*|out:\w*|local:\w*|on:\w+"
+    r"loop|first|over|item|until|results|result|undo|in:\w*|out:\w*|local:\w*|[gp][eu]t:[\w.]+|on:\w+"
     "|priority|retries|plan|codevar|textvar|key|batch"
 )
 OPTION = re.compile(rf"^(?:(?:{FLAGS})$|(?:{NAMES})=)")
@@ -163,7 +164,7 @@ OPTION = re.compile(rf"^(?:(?:{FLAGS})$|(?:{NAMES})=)")
 
 def with_option(node: Node, word: str) -> Node:
     name, _, text = word.partition("=")
-    if name.startswith(("in:", "out:", "local:")):
+    if name.startswith(("in:", "out:", "local:", "get:", "put:")):
         return with_mapping(node, name, text)
     if name.startswith("on:"):
         listener = Listener(When(name[3:]), handler=text)
@@ -174,6 +175,10 @@ def with_option(node: Node, word: str) -> Node:
 
 def with_mapping(node: Node, name: str, text: str) -> Node:
     side, _, target = name.partition(":")
+    if side == "get":
+        return dataclasses.replace(node, inputs=(*node.inputs, Mapping(target, value(text), zeebe=True)))
+    if side == "put":
+        return dataclasses.replace(node, outputs=(*node.outputs, Mapping(target, value(text), zeebe=True)))
     mapping = Mapping(target or None, value(text) if target else None, local=side == "local")
     field = "inputs" if side == "local" else f"{side}puts"
     owner = node.call or node.event if node.kind is not Kind.USER_TASK else None

@@ -237,8 +237,8 @@ def test_outputs_of_a_call_of_zeebe_see_the_called_process():
         '<zeebe:ioMapping><zeebe:input source="=a" target="b"/><zeebe:output source="=r" target="s"/></zeebe:ioMapping>'
     )
     node = activity("callActivity", "zeebe", extensions=extensions)
-    assert node.inputs == (Mapping("b", feel("=a")),)
-    assert (node.outputs, node.call.outputs) == ((), (Mapping("s", feel("=r")),))
+    assert node.inputs == (Mapping("b", feel("=a"), zeebe=True),)
+    assert (node.outputs, node.call.outputs) == ((Mapping("s", feel("=r"), zeebe=True),), (Mapping(None),))
 
 
 def test_sub_processes_are_nested():

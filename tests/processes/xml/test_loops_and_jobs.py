@@ -139,8 +139,9 @@ def test_mappings_of_zeebe():
         '<zeebe:output source="=r" target="order.result"/></zeebe:ioMapping>'
     )
     node = activity("task", "zeebe", extensions=extensions)
-    assert node.inputs == (Mapping("c", feel("=a.b")), Mapping("t", "text"))
-    assert node.outputs == (Mapping("order.result", feel("=r")),)
+    assert node.inputs == (Mapping("c", feel("=a.b"), zeebe=True), Mapping("t", "text", zeebe=True))
+    assert node.outputs == (Mapping("order.result", feel("=r"), zeebe=True),)
+    assert node.keeps_variables
 
 
 def test_listeners():
