@@ -241,8 +241,8 @@ class JobWriter:
         columns |= self._common(job) | {"id": job.id}
         cycle: dict[str, str] = {}
         if job.timer is not None:
-            columns["due_date"], repeat = first(job.element, job.timer, self.now)
-            cycle = of_cycle(repeat, columns["due_date"])
+            due, repeat = first(job.element, job.timer, self.now)
+            columns["due_date"], cycle = due, of_cycle(repeat, due)
         if job.kind in _HANDLERS:
             columns["handler_configuration"] = self._configuration(job, cycle)
         elif registered(job.payload["handler"]) is None:  # a service task outside
