@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from jobexec.exceptions import InvalidJob
-from jobexec.handlers.options import JobOptions, check_options, seconds, unknown_option
+from jobexec.handlers.options import JobOptions, check_options, owned, seconds, unknown_option
 from jobexec.retry import RetryPlan
 
 #: Options that a task has elsewhere, and where.
@@ -31,12 +32,18 @@ OF_HANDLER = ("sensitive", "aliases")
 
 
 class Options(Mapping[str, Any]):
-    """Options of a task; immutable, and hashable although its values (lists, headers) may not be."""
+    """Checked options of a task; immutable, and hashable although its values (lists, headers) may not be.
 
-    __slots__ = ("_hash", "_values")
+    It does not share them with the caller. Headers are equal if their JSON is: 1 is not True there.
+    """
+
+    __slots__ = ("_compared", "_hash", "_values")
 
     def __init__(self, values: Mapping[str, Any] | None = None) -> None:
-        self._values: dict[str, Any] = dict(values or {})
+        self._values: dict[str, Any] = owned(values or {})
+        self._compared = self._values
+        if "headers" in self._values:
+            self._compared = self._values | {"headers": json.dumps(self._values["headers"], sort_keys=True)}
         self._hash: int | None = None
 
     def __getitem__(self, name: str) -> Any:
@@ -52,11 +59,11 @@ class Options(Mapping[str, Any]):
         return repr(self._values)
 
     def __eq__(self, other: object) -> bool:
-        return self._values == (other._values if isinstance(other, Options) else other)
+        return self._compared == other._compared if isinstance(other, Options) else self._values == other
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash(frozenset((name, _hash(value)) for name, value in self._values.items()))
+            self._hash = hash(frozenset((name, _hash(value)) for name, value in self._compared.items()))
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:

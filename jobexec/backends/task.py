@@ -92,12 +92,14 @@ def _checked(func: Any, options: Any, more: Mapping[str, Any]) -> Options:
         return options  # those of another task
     if not isinstance(options or {}, Mapping):
         raise InvalidTask(f"{_path(func)}: options: expected a mapping, got {options!r}.")
-    merged = Options({**(options or {}), **more}) if options or more else NONE
+    merged = {**(options or {}), **more}
+    if not merged:
+        return NONE
     try:
         check_task_options(merged)
     except InvalidJob as error:
         raise InvalidTask(f"{_path(func)}: {error}") from error
-    return merged
+    return Options(merged)
 
 
 def _path(func: Any) -> str:

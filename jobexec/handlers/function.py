@@ -33,6 +33,7 @@ from .options import (
     expires_at,
     kept_for,
     now_of,
+    owned,
     to_columns,
 )
 from .results import KeptResult
@@ -79,7 +80,7 @@ class JobFunction(Generic[P, R]):
         self.name = name
         self.aliases = tuple(aliases)
         self.takes_context = takes_context
-        self.options = options
+        self.options: JobOptions = owned(options)
         self.retry_plan = RetryPlan.parse(options["retries"]) if "retries" in options else None
         #: Its arguments; shared by the copies made by :meth:`using`, for they have the same function.
         self.arguments = Arguments(function, name, takes_context, sensitive)
@@ -106,9 +107,10 @@ class JobFunction(Generic[P, R]):
         for one, other in (("delay", "run_after"), ("run_after", "delay")):
             if one in options:
                 merged.pop(other, None)
-        check_together(merged | options)
+        merged |= owned(options)
+        check_together(merged)
         changed = copy(self)  # the same function, so the same signature
-        changed.options, changed._made = merged | options, None
+        changed.options, changed._made = merged, None
         if "retries" in options:
             changed.retry_plan = RetryPlan.parse(options["retries"])
         return changed

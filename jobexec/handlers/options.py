@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
 from uuid import UUID
+
+from django.core.serializers.json import DjangoJSONEncoder
 
 from jobexec import clock
 from jobexec.conf import values as conf_values
@@ -112,6 +115,14 @@ def check_options(options: Mapping[str, Any]) -> None:
         _check(name, value)
     if "delay" in options and "run_after" in options:
         raise InvalidJob("Expected either delay or run_after, got both.")
+
+
+def owned(options: Mapping[str, Any]) -> Any:
+    """A copy of checked options that does not change if the caller changes the headers or a list later."""
+    copied = {name: value.copy() if isinstance(value, list) else value for name, value in options.items()}
+    if "headers" in copied:
+        copied["headers"] = json.loads(json.dumps(copied["headers"], cls=DjangoJSONEncoder))
+    return copied
 
 
 def check_together(options: Mapping[str, Any]) -> None:

@@ -136,6 +136,25 @@ def test_options_become_columns(alias, shop):
 
 
 @sqlite
+def test_the_options_of_a_call_are_those_that_it_was_given(alias, shop):
+    headers, retries = {"order": [0]}, ["PT1S"]
+    for number in (1, 2, 3):
+        headers["order"][0] = number
+        retries.append("PT1S")
+        shop.greet.using(headers=headers, retries=retries).enqueue("Ada")
+    rows = Job.objects.using(alias).order_by("pk").values_list("custom_headers", "retries")
+    assert list(rows) == [({"order": [number]}, number + 2) for number in (1, 2, 3)]
+
+
+@sqlite
+def test_headers_that_are_equal_in_python_but_not_in_json(alias, shop):
+    for value in (1, True, 1.0):
+        shop.greet.using(headers={"express": value}).enqueue("Ada")
+    rows = Job.objects.using(alias).order_by("pk").values_list("custom_headers", flat=True)
+    assert [repr(headers["express"]) for headers in rows] == ["1", "True", "1.0"]
+
+
+@sqlite
 def test_arguments_are_normalised_as_djangos(alias, shop):
     result = shop.hooked.enqueue((1, 2), b"bytes", {"a": (3,)})
     assert result.args == [[1, 2], "bytes", {"a": [3]}]

@@ -107,6 +107,8 @@ def test_equality_and_hash_go_by_the_options_too(shop):
     assert one == shop.pay.using(headers={"a": [1]}) and hash(one) == hash(shop.pay.using(headers={"a": [1]}))
     assert one != shop.pay and one != shop.pay.using(headers={"a": [2]})
     assert len({one, shop.pay, shop.pay.using(headers={"a": [1]})}) == 2
+    other = shop.pay.using(headers={"b": 2, "a": 1})
+    assert other == shop.pay.using(headers={"a": 1, "b": 2}) != shop.pay.using(headers={"a": True, "b": 2})
 
 
 @pytest.mark.parametrize("again", [lambda task: pickle.loads(pickle.dumps(task)), copy.deepcopy, copy.copy])

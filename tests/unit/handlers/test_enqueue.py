@@ -289,6 +289,17 @@ def test_what_is_no_deployment_is_refused(alias, add, value):
         add.using(deployment=value)
 
 
+def test_a_job_does_not_share_its_options_with_the_caller(alias, strict):
+    headers, retries = {"order": [1]}, ["PT1S"]
+    jobs = [strict.using(headers=headers, retries=retries)]
+    jobs += [job(name="tests.owned", database=alias, headers=headers, retries=retries)(lambda number: None)]
+    headers["order"][0] = 2
+    retries.append("PT1S")
+    for each in jobs:
+        row = each.enqueue(1)
+        assert (row.custom_headers, row.retries) == ({"order": [1]}, 2)
+
+
 def test_a_job_made_by_using_shares_nothing_that_was_prepared(alias, strict):
     strict.enqueue(1)
     other = strict.using(retries="R9/PT1M", tenant_id="t")
