@@ -86,7 +86,10 @@ class TaskFunction(JobFunction[Any, Any]):
         return f"{text[:-1]}{self._extra}}}" if self._extra else text
 
     def job_columns(self, args: Sequence[Any], kwargs: Mapping[str, Any], id: UUID | None = None) -> dict[str, Any]:
-        """The columns of a call's job, for code that inserts it otherwise. Raises InvalidJob as ``enqueue``."""
+        """The columns of a call's job, for code that inserts it otherwise. Raises InvalidJob as ``enqueue``.
+
+        Without what the options make of the arguments, see :meth:`made_of`.
+        """
         self._pattern()  # raises if the category or the engine does not exist
         configuration, id = json.loads(self._encode(args, kwargs)), id or uuid7()
         if self.encrypted:

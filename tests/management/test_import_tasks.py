@@ -19,7 +19,7 @@ from django.test import override_settings
 from jobexec import clock
 from jobexec.handlers import registry
 from jobexec.management.import_tasks.source import StoredTask
-from jobexec.models import Job, TaskResult, TimerJob
+from jobexec.models import BlockedJob, Job, TaskResult, TimerJob
 from jobexec.testing import ManualExecutor
 from tests.support.machines.killed import Killed, killed_at
 from tests.support.suite import databases
@@ -230,6 +230,29 @@ def test_results(old):
     assert (result.finished_at, result.enqueued_at, result.errors) == (ended, ENQUEUED, [])
     result = old.module.remember.get_result(str(bad))
     assert (result.status, result.errors[0].exception_class) == ("FAILED", ValueError)
+
+
+def test_a_task_that_chooses_not_to_be_encrypted_is_not(old, settings):
+    key = base64.urlsafe_b64encode(os.urandom(32)).decode()
+    settings.JOBEXEC = {**settings.JOBEXEC, "ENCRYPTION_KEYS": {"k1": key}, "ENCRYPT_ARGUMENTS": True}
+    old.make("open", task_path=f"{MODULE}.open_")
+    import_tasks(old)
+    assert Job.objects.using(old.alias).get().handler_configuration == {"args": ["open"], "kwargs": {}}
+
+
+def test_a_resource_that_is_made_of_the_arguments(old, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "RESOURCES": {"api:*": {"limit": 1}}}
+    path = f"{MODULE}.limited"
+    waits, free = old.make("acme", task_path=path), old.make("", task_path=path)
+    broken, unknown = old.make("broken", task_path=path), old.make("*", task_path=path)
+    out, code = import_tasks(old)
+    assert code == 3
+    assert f"{path}: resource: KeyError: 'broken'" in out
+    assert "resource: what <function _resource" in out
+    assert set(old.rows.values_list("pk", flat=True)) == {broken, unknown}
+    assert (BlockedJob.objects.using(old.alias).get(pk=waits).resource, jobs(old)) == ("api:acme", [free])
+    old.rows.update(status="SUCCESSFUL", finished_at=clock.now())
+    assert import_tasks(old, results=True) == ("0 tasks have become jobs.\n2 results were moved.\n", 0)
 
 
 @pytest.mark.gate

@@ -1,5 +1,6 @@
 """Tasks of a project that migrates from django-tasks-db. Imported while TASKS names the backend."""
 
+import jobexec
 from jobexec.backends.compat import task
 
 ran: list[object] = []
@@ -14,6 +15,24 @@ def remember(number, *, double=False):
 @task(takes_context=True)
 def with_context(context):
     ran.append(context.task_result.id)
+
+
+def _resource(number):
+    if number == "broken":
+        raise KeyError(number)
+    return f"api:{number}" if number else None
+
+
+@jobexec.options(resource=_resource)
+@task
+def limited(number):
+    ran.append(number)
+
+
+@jobexec.options(encrypted=False)
+@task
+def open_(number):
+    ran.append(number)
 
 
 def no_task():

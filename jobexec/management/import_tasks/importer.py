@@ -67,7 +67,7 @@ class Importer:
     def waiting(self) -> None:
         """Move waiting tasks. Running tasks are counted and stay with their worker."""
         rows = stored(self.source, self.queues, READY)
-        self.report.jobs += self._all(rows, self.mapping.job, create_jobs)
+        self.report.jobs += self._all(rows, self.mapping.job, _create_jobs)
         self.report.running = stored(self.source, self.queues, RUNNING).count()
 
     def ended(self) -> None:
@@ -147,6 +147,10 @@ def _there(using: str, ids: Iterable[UUID]) -> set[UUID]:
     wanted = list(ids)
     results = TaskResult.objects.using(using).filter(pk__in=wanted).values_list("pk", flat=True)
     return {*find_states(wanted, using), *results}
+
+
+def _create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> None:
+    create_jobs(using, rows, encrypts=False)  # the option of each task has decided
 
 
 def _create_results(using: str, results: Iterable[TaskResult]) -> None:

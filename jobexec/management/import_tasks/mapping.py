@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from jobexec.backends.backend import JobExecutorBackend
 from jobexec.backends.compat import InvalidTask, InvalidTaskBackend, task_backends
+from jobexec.backends.function import TaskFunction
 from jobexec.backends.registration import find_task
 from jobexec.encryption import NOT_RECORDED, envelope_of, stored_result
 from jobexec.exceptions import InvalidJob, InvalidSettings
@@ -59,21 +60,40 @@ class Mapping:
         except (InvalidTask, InvalidTaskBackend, InvalidJob, InvalidSettings, LookupError, TypeError) as error:
             raise Left(f"{row.task_path}: {error}") from error
 
-    def _columns(self, row: StoredTask, backend: JobExecutorBackend) -> dict[str, Any]:
+    def _function(self, row: StoredTask, backend: JobExecutorBackend) -> TaskFunction:
         task = find_task(row.task_path)
         if task is None:
             text = _("%(path)s: this process does not know this task; name its module in the setting IMPORTS")
             raise Left(text % {"path": row.task_path})
         call = task.using(priority=row.priority, queue_name=row.queue_name, backend=backend.alias)
         backend.validate_task(call)
-        return backend.function_of(call).job_columns(row.args_kwargs["args"], row.args_kwargs["kwargs"], row.pk)
+        return backend.function_of(call)
+
+    def _columns(self, row: StoredTask, function: TaskFunction) -> dict[str, Any]:
+        return function.job_columns(row.args_kwargs["args"], row.args_kwargs["kwargs"], row.pk)
 
     def _job(self, row: StoredTask, backend: JobExecutorBackend) -> dict[str, Any]:
+        function = self._function(row, backend)
+        columns = self._columns(row, function)
         times = {"create_time": row.enqueued_at, "due_date": row.not_before or row.enqueued_at}
-        return {**self._columns(row, backend), **times}
+        return {**columns, **self._made(row, function), **times}
+
+    def _made(self, row: StoredTask, function: TaskFunction) -> dict[str, Any]:
+        """The columns that the options of the task make of its arguments, which have been checked."""
+        if not function.makes_options:
+            return {}
+        try:
+            resource = function.made_of(row.args_kwargs["args"], row.args_kwargs["kwargs"]).resource
+        except InvalidJob:
+            raise
+        except Exception as error:  # of the project's function
+            secret = function.encrypted or function.sensitive_names()
+            text = type(error).__name__ if secret else f"{type(error).__name__}: {error}"
+            raise Left(f"{row.task_path}: resource: {text}") from error
+        return {} if resource is None else {"resource": resource}
 
     def _result(self, row: StoredTask, backend: JobExecutorBackend) -> TaskResult:
-        columns = self._columns(row, backend)
+        columns = self._columns(row, self._function(row, backend))
         secret, value, errors = envelope_of(columns["handler_configuration"]) is not None, row.return_value, row.errors
         if value is not None:
             value = json.loads(stored_result(json.dumps(value, cls=DjangoJSONEncoder), row.pk, secret=secret))

@@ -65,10 +65,11 @@ def create_job(using: str, **columns: Any) -> NewJob:
 
 
 @sensitive_variables("rows", "given", "columns", "own")
-def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[NewJob]:
+def create_jobs(using: str, rows: Iterable[dict[str, Any]], *, encrypts: bool = True) -> list[NewJob]:
     """Insert many jobs, each given as columns, in the given order, in one transaction and few statements.
 
-    All rows are built and thereby checked before the first is inserted.
+    ``encrypts``: the setting ENCRYPT_ARGUMENTS applies to them; otherwise arguments are stored as they are given. All
+    rows are built and thereby checked before the first is inserted.
     """
     jobs: list[NewJob] = []
     # One statement inserts rows of the same table with the same given columns.
@@ -79,7 +80,8 @@ def create_jobs(using: str, rows: Iterable[dict[str, Any]]) -> list[NewJob]:
         own = _take(columns)
         pattern, belongs = patterns.of(columns)
         pattern.authorize()
-        table, columns, values = pattern.job(**_encrypted(columns, own), belongs=belongs)
+        own = _encrypted(columns, own) if encrypts else own
+        table, columns, values = pattern.job(**own, belongs=belongs)
         jobs.append(instance(using, table, columns))
         groups.setdefault((table, tuple(values)), []).append(tuple(values.values()))
     with atomic(using):
