@@ -13,11 +13,14 @@ from uuid import UUID
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.views.decorators.debug import sensitive_variables
 
+from jobexec import clock
 from jobexec.encryption import seal_text
 from jobexec.exceptions import InvalidJob
 from jobexec.identifiers import uuid7
 
 if TYPE_CHECKING:
+    from jobexec.operations.enqueue.create import Pattern
+
     from .function import JobFunction
 
 logger = logging.getLogger("jobexec.enqueue")
@@ -32,10 +35,10 @@ def enqueue_on_commit(handler: JobFunction[..., Any], args: Sequence[Any], kwarg
         encoded = seal_text(encoded, handler.name, id)
     if alias not in connections:
         raise InvalidJob(f"transaction: expected an alias in DATABASES ({', '.join(connections)}), got {alias!r}.")
-    create = handler._create(args, kwargs)
+    pattern = handler._pattern_of(args, kwargs)
+    create, due_date = handler._create(pattern, args, kwargs), handler._due_date()
+    hook = DeferredJob(create, pattern, handler.name, id, encoded, due_date, clock.now(pattern.using))
     # Not robust: Django would only log the error of the insert, and the caller would not learn of the missing job.
-    due_date = handler._due_date()
-    hook = DeferredJob(create, handler._database(), handler.name, id, encoded, due_date)
     transaction.on_commit(hook, using=alias)
     return id
 
@@ -45,11 +48,12 @@ class DeferredJob:
     """A job that is inserted when this is called: a hook of a transaction, with its content readable (for tests)."""
 
     create: Callable[..., Any]
-    using: str
+    pattern: Pattern
     handler_type: str
     id: UUID
     encoded: str
     due_date: datetime | None
+    called_at: datetime
 
     def __call__(self) -> None:
         try:

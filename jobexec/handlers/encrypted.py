@@ -37,7 +37,8 @@ def enqueue(handler: JobFunction[..., Any], call: Hidden) -> AnyJob:
 @sensitive_variables()
 def _prepared(handler: JobFunction[..., Any], call: Hidden, id: UUID) -> tuple[str, Callable[..., AnyJob]]:
     args, kwargs = call.values
-    return seal_text(handler._encode(args, kwargs), handler.name, id), handler._create(args, kwargs)
+    text = seal_text(handler._encode(args, kwargs), handler.name, id)
+    return text, handler._create(handler._pattern_of(args, kwargs), args, kwargs)
 
 
 def enqueue_many(handler: JobFunction[..., Any], calls: Hidden) -> Sequence[AnyJob]:

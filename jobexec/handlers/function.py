@@ -130,19 +130,24 @@ class JobFunction(Generic[P, R]):
             del args, kwargs
             return encrypted.enqueue(self, call)
         encoded, configuration = self._encode(args, kwargs), {"args": list(args), "kwargs": dict(kwargs)}
-        return self._create(args, kwargs)(configuration, encoded, due_date=self._due_date())
+        create = self._create(self._pattern_of(args, kwargs), args, kwargs)
+        return create(configuration, encoded, due_date=self._due_date())
 
     @property
     def encrypted(self) -> bool:
         """Whether the arguments and results of its jobs are encrypted in the database."""
         return self.options.get("encrypted", get_settings().encrypt_arguments)
 
-    def _create(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., AnyJob]:
-        """The function that inserts the job of a call, whose arguments have been checked."""
+    def _pattern_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Pattern:
+        """The columns of the job of a call, whose arguments have been checked. Raises NotAuthorized."""
         pattern = self._pattern()
         if self.makes_options:
             pattern = pattern.of_call(self.made_of(args, kwargs))
         pattern.authorize()
+        return pattern
+
+    def _create(self, pattern: Pattern, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., AnyJob]:
+        """The function that inserts the job of a call with these columns."""
         if not self.options.get("unique"):
             return pattern.create
         return unique.creating(self, pattern, unique.key_for(self, args, kwargs))

@@ -20,7 +20,8 @@ class EnqueuedJob:
     """A job that was enqueued: its handler, its arguments and its due date.
 
     ``args`` and ``kwargs`` are the stored JSON values, decrypted. ``job`` is the row; any other column of it is
-    available as an attribute (``enqueued.priority``). ``job`` is None if the job waits for a commit and has no row yet.
+    available as an attribute (``enqueued.priority``). ``job`` is None if the job waits for a commit and has no row yet;
+    the attributes are then those that it will have, and its creation is the call.
     """
 
     using: str
@@ -30,19 +31,21 @@ class EnqueuedJob:
     kwargs: dict[str, Any] = field(default_factory=dict)
     due_date: datetime | None = None
     job: AbstractJob | None = field(default=None, repr=False, compare=False)
+    _columns: AbstractJob | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, using: str, job: AbstractJob) -> EnqueuedJob:
-        """Make it from a row."""
+    def of(cls, using: str, job: AbstractJob, *, exists: bool = True) -> EnqueuedJob:
+        """Make it from a row; ``exists``: the row is in the database."""
         configuration = unseal(job.handler_configuration, job.handler_type, job.pk)
         configuration = configuration if isinstance(configuration, dict) else {}
         args, kwargs = configuration.get("args", ()), configuration.get("kwargs", {})
-        return cls(using, job.pk, job.handler_type, tuple(args), dict(kwargs), job.due_date, job)
+        row = job if exists else None
+        return cls(using, job.pk, job.handler_type, tuple(args), dict(kwargs), job.due_date, row, job)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or self.job is None:
+        if name.startswith("_") or self._columns is None:
             raise AttributeError(name)
-        return getattr(self.job, name)
+        return getattr(self._columns, name)
 
     def arguments(self) -> dict[str, Any]:
         """The arguments by the names of the function's parameters."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.db import connections
 
-from jobexec.encryption import unseal
 from jobexec.handlers.deferred import DeferredJob
+from jobexec.operations.values.inserted_rows import instance
 
 from .enqueued import EnqueuedJob
 
@@ -17,10 +17,10 @@ def waiting_for_commit(using: str) -> list[EnqueuedJob]:
     """The jobs for this database that ``enqueue_on_commit`` will insert, in the transactions of this thread."""
     opened: Any = connections.all(initialized_only=True)
     hooks = [hook for each in opened for _, hook, _ in each.run_on_commit]
-    return [_of(hook) for hook in hooks if isinstance(hook, DeferredJob) and hook.using == using]
+    return [_of(hook) for hook in hooks if isinstance(hook, DeferredJob) and hook.pattern.using == using]
 
 
 def _of(hook: DeferredJob) -> EnqueuedJob:
-    configuration = unseal(json.loads(hook.encoded), hook.handler_type, hook.id)
-    args, kwargs = tuple(configuration["args"]), configuration["kwargs"]
-    return EnqueuedJob(hook.using, hook.id, hook.handler_type, args, kwargs, hook.due_date)
+    own: dict[str, Any] = {"due_date": hook.due_date, "id": hook.id, "create_time": hook.called_at}
+    table, columns, _ = hook.pattern.job(json.loads(hook.encoded), hook.encoded, **own)
+    return EnqueuedJob.of(hook.pattern.using, instance(hook.pattern.using, table, columns), exists=False)

@@ -229,6 +229,23 @@ class TestWaitingForTheCommit:
         message = message_of(executor.refute_enqueued, shop.send)
         assert "  = shop.send(order=1) [waits for the commit, due " in message
 
+    def test_when_it_is_due_and_its_columns(self, alias, shop, executor):
+        shop.send.using(transaction=alias, delay=60, priority=5).enqueue_on_commit(1)
+        (waits,) = executor.assert_enqueued(shop.send, delay=60, priority=5, exclusive=True, tenant_id="")
+        assert (waits.job, waits.priority) == (None, 5)
+        executor.refute_enqueued(shop.send, delay=0)
+        message = message_of(executor.refute_enqueued, shop.send, priority=5)
+        assert "  = shop.send(order=1) [waits for the commit, due " in message
+        message = message_of(executor.assert_enqueued, shop.send, priority=6, delay=30)
+        assert "! priority: expected 6, got 5" in message and "! delay: expected 0:00:30, got 0:0" in message
+
+    def test_of_an_encrypted_job_and_one_with_a_resource_of_its_own(self, alias, handle, executor, configure):
+        keys = {"ENCRYPTION_KEYS": {"2026": lambda: b"k" * 32}}
+        configure(**keys, RESOURCES={"api:*": {"limit": 1}})
+        call = handle(lambda order: None, "shop.call", database=alias, encrypted=True, resource="api:{}".format)
+        call.using(transaction=alias).enqueue_on_commit(1)
+        executor.assert_enqueued(call, args=[1], delay=0, resource="api:1")
+
     def test_the_hooks_of_a_transaction_that_never_commits_can_be_run(self, alias, shop, executor):
         with captured_jobs(alias, execute_on_commit=True) as captured:
             shop.send.using(transaction=alias).enqueue_on_commit(1)
