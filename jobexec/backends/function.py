@@ -126,6 +126,8 @@ class TaskFunction(JobFunction[Any, Any]):
         return await super().execute_async(context, self._prepared(context, arguments, result))
 
     def _prepared(self, context: JobContext, arguments: TaskArguments, result: LiveTaskResult) -> _Prepared:
+        if self.takes_context:
+            result.doubt_task()
         given = [JobExecutorTaskContext(task_result=result, job=context)] if self.takes_context else []
         return _Prepared([*given, *arguments.args], arguments.kwargs)
 

@@ -6,6 +6,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
+
 from .compat import TaskError, TaskResult, TaskResultStatus
 from .task import rebuilt
 
@@ -91,12 +93,32 @@ class LiveTaskResult(_TaskResult):
         self.load()
         return object.__getattribute__(self, name)
 
+    def doubt_task(self) -> None:
+        """Load ``task``, too, at its first use, if its backend is not known."""
+        try:
+            object.__getattribute__(self, "backend")
+        except AttributeError:
+            object.__delattr__(self, "task")
+
+    def refresh(self) -> None:
+        """Load all values again, by the backend of the task."""
+        self._find_backend()
+        super().refresh()
+
+    async def arefresh(self) -> None:
+        """:meth:`refresh` for async callers."""
+        await sync_to_async(self._find_backend, thread_sensitive=True)()
+        await super().arefresh()
+
+    def _find_backend(self) -> None:
+        self.worker_ids  # noqa: B018  # never known before the row is loaded, which says the backend of the task
+
     def load(self) -> None:
         """Load all values that are not known."""
         from jobexec.operations.tasks.results import find_task_result
 
-        sight = find_task_result(UUID(self.id), self._using)
-        values: dict[str, Any] = _nothing(self.task) if sight is None else _values(sight, self.task)
+        sight, task = find_task_result(UUID(self.id), self._using), self._known["task"]
+        values: dict[str, Any] = _nothing(task) if sight is None else _values(sight, task)
         values["_return_value"] = None if sight is None else sight.return_value
         known = dict(self._known)
         if sight is not None:

@@ -7,7 +7,7 @@ import pytest
 
 import jobexec
 from jobexec import clock
-from jobexec.backends.compat import TaskResultStatus, task_backends, task_finished
+from jobexec.backends.compat import TaskResultStatus, task_backends, task_finished, task_started
 from jobexec.models import BlockedJob, DeadLetterJob, JobDefinition
 from jobexec.operations import requeue
 from tests.support.executor import all_gone
@@ -159,6 +159,29 @@ def test_async_tasks_with_their_context_on_the_lane(alias, shop, make_executor):
     ((number, attempt, status, enqueued_at, workers),) = shop.seen["wait_with_context"]
     assert (number, attempt, status, len(workers)) == (5, 1, TaskResultStatus.RUNNING, 1)
     assert enqueued_at == result.enqueued_at
+
+
+@sqlite
+def test_async_receivers_read_the_results_of_tasks_on_the_lane(alias, shop, make_executor):
+    seen = []
+
+    async def started(sender, task_result, **kwargs):
+        seen.append((task_result.enqueued_at, str(task_result.status)))
+
+    async def finished(sender, task_result, **kwargs):
+        seen.append((task_result.return_value, str(task_result.status)))
+
+    executor = make_executor()
+    result = shop.wait.enqueue(5)
+    task_started.connect(started)
+    task_finished.connect(finished)
+    try:
+        executor.start()
+        until(lambda: len(seen) == 2)
+    finally:
+        task_started.disconnect(started)
+        task_finished.disconnect(finished)
+    assert seen == [(result.enqueued_at, "RUNNING"), (6, "SUCCESSFUL")]
 
 
 @sqlite

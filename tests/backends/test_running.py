@@ -1,6 +1,7 @@
 """Tasks are run as jobs are: a thread acquires, runs and settles them, and their results say so."""
 
 import importlib
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -213,6 +214,87 @@ def test_errors_in_receivers_harm_nobody(alias, shop, caplog):
     result.refresh()
     assert result.status == TaskResultStatus.SUCCESSFUL
     assert caplog.text.count("in a receiver") >= 2
+
+
+@contextmanager
+def heard(*receivers):
+    """These receivers of (task_started, task_finished) are connected."""
+    pairs = list(zip((task_started, task_finished), receivers, strict=True))
+    for signal, receive in pairs:
+        signal.connect(receive)
+    try:
+        yield
+    finally:
+        for signal, receive in pairs:
+            signal.disconnect(receive)
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize("name", ["hooked", "wait"])
+def test_async_receivers_read_the_result(alias, shop, name, atomic):
+    seen = []
+
+    async def started(sender, task_result, **kwargs):
+        seen.append((task_result.enqueued_at, task_result.args, str(task_result.status), task_result.attempts))
+
+    async def finished(sender, task_result, **kwargs):
+        seen.append((task_result.return_value, task_result.args, task_result.worker_ids))
+        await task_result.arefresh()
+        seen.append(str(task_result.status))
+
+    shop.hooks.append(lambda number: number + 1)
+    task = shop.wait if name == "wait" else jobexec.options(shop.hooked, atomic=atomic)
+    task.enqueue(1)
+    with heard(started, finished):
+        run_one(alias)
+    assert seen == [(NOW, [1], "RUNNING", 1), (2, [1], ["test host"]), "SUCCESSFUL"]
+
+
+@sqlite
+def test_without_async_receivers_nothing_is_loaded(alias, shop, monkeypatch):
+    asked = []
+    monkeypatch.setattr("jobexec.operations.tasks.results.find_task_result", lambda *args: asked.append(args))
+    shop.greet.enqueue("Ada")
+    with heard(lambda **kwargs: None, lambda **kwargs: None):
+        run_one(alias)
+    assert (shop.seen["greet"], asked) == ([("Ada", 1)], [])
+
+
+@sqlite
+def test_a_result_that_cannot_be_loaded_for_async_receivers_is_logged(alias, shop, away_once, caplog):
+    seen = []
+
+    async def receive(sender, task_result, **kwargs):
+        seen.append(str(task_result.status))
+
+    result = shop.greet.enqueue("Ada")
+    with heard(receive, receive):
+        run_one(alias)
+    assert (seen, away_once) == (["RUNNING", "SUCCESSFUL"], [result.id])
+    assert f"The result of the task {result.id} could not be loaded for async receivers" in caplog.text
+
+
+def test_several_aliases_on_one_engine(alias, shop, backend):
+    backend(others={"second": {"BACKEND": "jobexec.backends.JobExecutorBackend", "OPTIONS": {"DATABASE": alias}}})
+    seen = []
+
+    def look(context):
+        seen.append((context.task_result.task.backend, context.task_result.backend))
+        context.task_result.refresh()
+        seen.append(str(context.task_result.status))
+
+    def receive(sender, task_result, **kwargs):
+        task_result.refresh()
+        seen.append((str(task_result.status), task_result.task.backend))
+
+    shop.hooks.append(look)
+    shop.with_context.using(backend="second").enqueue()
+    with heard(lambda **kwargs: None, receive):
+        run_one(alias)
+        assert seen == [("second", "second"), "RUNNING", ("SUCCESSFUL", "second")]
+        removed = shop.greet.using(backend="second").enqueue("Ada")
+        delete_jobs(Job.objects.using(alias).filter(pk=removed.id))
+    assert seen[-1] == ("FAILED", "second")
 
 
 @sqlite
