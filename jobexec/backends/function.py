@@ -24,7 +24,7 @@ from .compat import TaskResultStatus, normalize_json
 from .config import BackendOptions
 from .context import JobExecutorTaskContext
 from .lookup import backends_on
-from .options import of_job
+from .options import Delayed, of_job
 from .results import LiveTaskResult
 from .task import rebuilt
 
@@ -70,12 +70,13 @@ class TaskFunction(JobFunction[Any, Any]):
         return f"<task {self.name}>"
 
     def at(self, run_after: datetime | None) -> TaskFunction:
-        """A copy for a call at that time."""
+        """A copy for a call that is to run at that time, or after its delay, which counts from now."""
         if run_after is None:
             return self
         self._pattern()  # the common part of all calls, cached before copying
         later = copy(self)
-        later.options = {**self.options, "run_after": run_after}
+        delay = run_after.delay if isinstance(run_after, Delayed) else None
+        later.options = {**self.options, "run_after": run_after if delay is None else delay}
         return later
 
     def _columns(self, settings: Settings) -> dict[str, Any]:

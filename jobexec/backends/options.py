@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from jobexec.exceptions import InvalidJob
@@ -124,8 +124,31 @@ def check_call_options(options: Mapping[str, Any]) -> None:
         raise InvalidJob("retries: a callable plan cannot be stored with a job; give it to @task(retries=...).")
 
 
-def moment(name: str, value: Any, now: Callable[[], Any]) -> Any:
+class Delayed(datetime):
+    """``run_after`` of a task with a delay: when it would run if it were enqueued now.
+
+    For django.tasks it is a datetime. The ``delay`` counts from each enqueueing; None in what is computed from this.
+    """
+
+    delay: timedelta | None = None
+
+    @classmethod
+    def of(cls, now: datetime, delay: timedelta) -> Delayed:
+        """Raises OverflowError if it is past the year 9999."""
+        return cls._made(now + delay, delay)
+
+    @classmethod
+    def _made(cls, when: datetime, delay: timedelta | None) -> Delayed:
+        made = cls.combine(when.date(), when.timetz())
+        made.delay = delay
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return self._made, (datetime.combine(self.date(), self.timetz()), self.delay)
+
+
+def moment(name: str, value: Any, now: Callable[[], datetime]) -> Any:
     """``run_after`` or ``delay`` of a call as a datetime for django.tasks, which checks any other value itself."""
     if name == "delay":
         value = seconds("delay", value)
-    return now() + value if isinstance(value, timedelta) else value
+    return Delayed.of(now(), value) if isinstance(value, timedelta) else value

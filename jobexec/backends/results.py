@@ -9,6 +9,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 
 from .compat import TaskError, TaskResult, TaskResultStatus
+from .options import Delayed
 from .task import rebuilt
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _FIELDS = frozenset(field.name for field in fields(TaskResult))
 
 def enqueued(task: Any, alias: str, row: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The return value of ``enqueue`` for an inserted row."""
+    if isinstance(task.run_after, Delayed):
+        task = rebuilt(task, run_after=row.due_date)
     return TaskResult(
         task=task,
         id=str(row.pk),

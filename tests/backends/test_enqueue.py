@@ -1,7 +1,10 @@
 """Enqueueing a task is one INSERT in the caller's transaction, with all that a job can have."""
 
 import asyncio
+import copy
+import dataclasses
 import json
+import pickle
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -10,6 +13,7 @@ from django.contrib.auth.models import Group
 from django.db import connections, transaction
 
 import jobexec
+from jobexec import clock
 from jobexec.backends.compat import (
     InvalidTask,
     InvalidTaskBackend,
@@ -83,6 +87,22 @@ def test_priority_queue_and_moment(alias, shop):
     result = later.enqueue(6)
     timer = stored(alias, TimerJob)
     assert (timer.due_date, timer.priority, result.task.run_after) == (NOW + timedelta(hours=1), -3, timer.due_date)
+
+
+@pytest.mark.parametrize("how", [{"delay": 60}, {"run_after": timedelta(minutes=1)}])
+def test_a_delay_counts_from_the_call_by_the_time_of_the_engine(alias, shop, frozen, how, monkeypatch):
+    later = jobexec.options(shop.greet, **how).using(priority=3)
+    later = dataclasses.replace(later, queue_name="emails")
+    frozen.tick(3600)
+    monkeypatch.setattr("jobexec.handlers.function.now_of", lambda using: clock.now(using) + timedelta(seconds=5))
+    for call in (later, pickle.loads(pickle.dumps(later)), copy.deepcopy(later)):
+        result = call.enqueue("Ada")
+        row = stored(alias, TimerJob)
+        assert (row.due_date, row.priority) == (NOW + timedelta(seconds=3665), 3)
+        assert result.task.run_after == row.due_date and result.task.queue_name == "emails"
+        row.delete()
+    fixed = dataclasses.replace(later, run_after=later.run_after + timedelta(hours=2))
+    assert fixed.enqueue("Ada").task.run_after == stored(alias, TimerJob).due_date == NOW + timedelta(seconds=7260)
 
 
 def test_any_node_may_run_a_task_whatever_the_deployment_of_who_enqueues(alias, shop, backend, settings):
