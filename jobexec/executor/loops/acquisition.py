@@ -8,7 +8,7 @@ from dataclasses import replace
 from jobexec import clock, signals
 from jobexec.conf import EngineSettings
 from jobexec.models import Job
-from jobexec.operations.acquire.acquire import acquire_jobs
+from jobexec.operations.acquire.acquire import acquire_jobs, commits_in_parts
 from jobexec.operations.acquire.cursor import AcquisitionCursor
 from jobexec.operations.settle.recover import release_strays
 from jobexec.operations.settle.release import release_jobs
@@ -77,7 +77,7 @@ class JobAcquisition(Loop):
     def doubt(self) -> None:
         """A commit that may have locked jobs for this node had an error: look for jobs that no thread knows of."""
         self._doubted = True
-        self.wake()
+        self.look()
 
     @property
     def expects_jobs(self) -> bool:
@@ -129,9 +129,10 @@ class JobAcquisition(Loop):
 
     def _give_back(self, jobs: list[AcquiredJob]) -> None:
         if jobs:
+            before = self._in_doubt
             self._in_doubt = True  # if the release fails, no thread has them in hand, and they are found as strays
             release_jobs(self._engine.alias, jobs)
-            self._in_doubt = False
+            self._in_doubt = before
 
     def _page(self) -> int:
         """How many jobs to ask for."""
@@ -164,12 +165,12 @@ class JobAcquisition(Loop):
         except Exception as error:
             if not is_conflict(error):
                 raise
-            self._in_doubt = False
+            self._in_doubt = commits_in_parts(engine.alias, engine.acquisition)
             return Acquisition(lock_failures=1)
         if acquisition.jobs and not self.node.owns(owner):
             release_jobs(engine.alias, acquisition.jobs)
-            acquisition = Acquisition()
-        self._in_doubt = False
+            acquisition = Acquisition(in_doubt=acquisition.in_doubt)
+        self._in_doubt = acquisition.in_doubt
         if tenants and room:
             tenants.acquired(room, acquisition.jobs)
         return acquisition
@@ -189,7 +190,7 @@ class JobAcquisition(Loop):
         )
 
     def _release_strays(self) -> None:
-        """Release jobs locked by a commit that went through although it raised an error; no thread knows of them."""
+        """Release jobs locked by a commit that went through before or with an error; no thread knows of them."""
         if not (self._in_doubt or self._doubted):
             return
         self._in_doubt, self._doubted = True, False

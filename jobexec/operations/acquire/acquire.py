@@ -70,7 +70,12 @@ def acquire_jobs(
     except UNREADABLE:
         if not bury_unreadable(using, Job, lock_owner=None):
             raise
-        return Acquisition(found=limit)
+        return Acquisition(found=limit, in_doubt=commits_in_parts(using, strategy))
+
+
+def commits_in_parts(using: str, strategy: str) -> bool:
+    """Whether a page may be locked by several commits, so that some of its jobs are locked when a later one fails."""
+    return strategy in ("auto", "skip_locked") and returns_rows(using)
 
 
 def _acquire(request: Request) -> Acquisition:

@@ -215,6 +215,7 @@ class Acquisition:
 
     ``found`` jobs were found; of these ``lock_failures`` went to other nodes, ``suspended`` were covered by a
     suspension and ``blocked`` belong to locked process instances. ``lock_taken``: another node holds the global lock.
+    ``in_doubt``: other jobs than ``jobs`` may be locked for the owner, as a row was unreadable after a first commit.
     """
 
     jobs: list[AcquiredJob] = field(default_factory=list)
@@ -223,3 +224,4 @@ class Acquisition:
     lock_taken: bool = False
     suspended: int = 0
     blocked: int = 0
+    in_doubt: bool = False

@@ -1,18 +1,23 @@
 """One round of acquisition: never more than the pool grants, and nothing stays locked that nobody knows of."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
-from django.db import OperationalError
+from django.db import DataError, OperationalError
 
 from jobexec import signals
+from jobexec.broker.message import NORMAL
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
 from jobexec.executor.loops import acquisition as module
 from jobexec.executor.loops.acquisition import JobAcquisition
+from jobexec.executor.loops.broker_acquisition import BrokerAcquisition
+from jobexec.executor.loops.broker_inbox import Inbox
 from jobexec.executor.nodes.node import Node
 from jobexec.executor.pool.pool import Pool
 from jobexec.models import ExclusiveLock, Job
+from jobexec.operations.acquire import acquire, statement
 from jobexec.operations.acquire.acquire import acquire_jobs
 from jobexec.operations.acquire.cursor import AcquisitionCursor
 from jobexec.operations.settle.release import release_jobs
@@ -30,7 +35,7 @@ class Waiting(Pool):
 def build(alias, configure):
     """A function that makes the loop; nothing runs, the test calls `run_once`."""
 
-    def make(threads=2, queue_size=3, **engine):
+    def make(kind=JobAcquisition, threads=2, queue_size=3, **engine):
         configure({"MAX_WAIT": 5, "WAIT_TIME": 0.1, "MAX_WAIT_WHEN_LISTENING": 30, **engine})
         settings = get_settings()
         node = Node(settings, settings.engine(alias), dict)
@@ -43,7 +48,9 @@ def build(alias, configure):
 
         pool = Waiting(threads, queue_size, lambda batch: None, release)
         pool.start()
-        loop = JobAcquisition(node, pool, lambda: False, pool.jobs_in_hand)
+        loop = kind(node, pool, lambda: False, pool.jobs_in_hand)
+        if kind is BrokerAcquisition:
+            loop.consumer = SimpleNamespace(inbox=Inbox(), paused=False, away=False)
         loop.released = released
         return loop
 
@@ -161,6 +168,52 @@ def test_a_commit_in_doubt_leaves_nothing_locked_for_ever(alias, build, monkeypa
     for row in Job.objects.using(alias).all():
         assert (row.retries, row.lost_runs) == (3, 0)
     assert ExclusiveLock.objects.using(alias).count() == 3
+
+
+def once(monkeypatch, module, name, error):
+    """Let a function of a module fail the next time that it is called."""
+    real, failed = getattr(module, name), []
+
+    def fail(*args, **kwargs):
+        if failed:
+            return real(*args, **kwargs)
+        failed.append(True)
+        raise error
+
+    monkeypatch.setattr(module, name, fail)
+
+
+@pytest.mark.parametrize("where", [(acquire, "_acquire_in_several"), (statement, "unlock_page")])
+@pytest.mark.parametrize("error", [OperationalError("database is locked"), DataError("a row is unreadable")])
+@pytest.mark.every_database
+def test_half_a_page_leaves_nothing_locked_for_ever(alias, build, monkeypatch, where, error):
+    loop = build()
+    plain, exclusive = make_job(alias).pk, make_job(alias, process_instance_id="order-1").pk
+    once(monkeypatch, *where, error)
+    monkeypatch.setattr(acquire, "bury_unreadable", lambda *args, **conditions: 1)
+    for _ in range(3):  # the unreadable row costs one round more
+        loop.run_once()
+        assert {job.id for job in loop.pool.jobs_in_hand()} <= locked_ids(alias)
+    assert {job.id for job in loop.pool.jobs_in_hand()} == locked_ids(alias) == {plain, exclusive}
+    assert [job.revision for job in Job.objects.using(alias).all()] == [
+        job.revision for job in loop.pool.jobs_in_hand()
+    ]
+
+
+@pytest.mark.parametrize("error", [OperationalError("database is locked"), DataError("a row is unreadable")])
+def test_half_of_what_a_broker_named_leaves_nothing_locked_for_ever(alias, build, monkeypatch, error):
+    loop = build(BrokerAcquisition)
+    ids = [make_job(alias).pk, make_job(alias, process_instance_id="order-1").pk]
+    loop._asked, loop._look_at = False, math.inf
+    loop.inbox.add("message", ids, NORMAL)
+    once(monkeypatch, acquire, "_acquire_in_several", error)
+    monkeypatch.setattr(acquire, "bury_unreadable", lambda *args, **conditions: 1)
+    with FrozenClock() as clock:
+        for _ in range(4):
+            loop.run_once()
+            clock.tick(1)
+    assert {job.id for job in loop.pool.jobs_in_hand()} == locked_ids(alias)
+    assert ids[1] in locked_ids(alias)
 
 
 def test_what_could_not_be_given_back_is_neither_queued_nor_locked_for_ever(alias, build, monkeypatch):
