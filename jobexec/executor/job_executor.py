@@ -31,6 +31,7 @@ from .pool.fair_queue import Batch, Kind
 from .pool.pool import Pool
 from .run.ahead import look_ahead, looks_ahead
 from .run.execution import execute_batch
+from .run.forks import generation
 from .run.group import are_alike, execute_group, may_share
 from .run.outcomes import Outcome
 from .run.running import RunningJobs
@@ -75,6 +76,8 @@ class JobExecutor(Service):
         #: finds a reason (an unusable thread, for example) sets it; the command reads it (``limits.reasons``).
         self.restart_reason: str | None = None
         self._started = False
+        #: The process whose threads it has.
+        self._process = generation()
         #: When jobs may share a transaction again, by the monotonic clock.
         self._shared_from = 0.0
         self._lifecycle = threading.RLock()
@@ -139,6 +142,7 @@ class JobExecutor(Service):
             if self._started:
                 return
             self.shutting_down, self._started = False, True
+            self._process = generation()
             try:
                 for service in self._services:
                     service.start()
@@ -359,6 +363,8 @@ class JobExecutor(Service):
 
     def hold(self, context: JobContext, using: str, columns: Mapping[str, Any], count: int) -> Hold | None:
         """Decide whether jobs that a handler of this executor enqueues stay here."""
+        if generation() != self._process:
+            return None  # a child that the handler forked has a copy of the pool without its threads, perhaps locked
         follow_ups = self.engines[using].follow_ups if context.using == using else None
         return follow_ups.hold(context, columns, count) if follow_ups is not None else None
 

@@ -1,12 +1,14 @@
 """Jobs that handlers enqueue stay with their node: inserted locked, handed to the pool after the commit."""
 
 import contextvars
+import faulthandler
+import os
 import threading
 from datetime import timedelta
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connections, transaction
 
 from jobexec import signals
 from jobexec.executor.loops import follow_ups
@@ -410,6 +412,49 @@ class TestWhatDoesNotStay:
         enqueued.do = do
         node().run("parent")
         assert (enqueued.seen, enqueued.held) == ([0], [False])
+
+    @pytest.mark.gate
+    @pytest.mark.databases("postgresql", "mariadb")
+    @pytest.mark.every_database
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    @pytest.mark.parametrize("instance", ["", "order-1"])
+    def test_of_a_process_that_the_handler_forks(self, alias, node, enqueued, instance):
+        """Its copy of the pool has no threads, and stays locked if another thread was just asking the pool."""
+        inherited, exit_codes = [], []
+
+        def in_child():
+            faulthandler.dump_traceback_later(TIMEOUT / 4, exit=True)
+            try:
+                inherited.append(connections[alias])  # closing it would end the parent's session
+                del connections[alias]
+                enqueued.child(process_instance_id=instance)
+                connections[alias].close()
+                os._exit(0)
+            finally:
+                os._exit(1)
+
+        def do():
+            asks, forked = threading.Event(), threading.Event()
+
+            def ask():
+                with current_job().host.pool._queue.changed:
+                    asks.set()
+                    forked.wait(TIMEOUT)
+
+            asking = threading.Thread(target=contextvars.copy_context().run, args=(ask,))
+            asking.start()
+            asks.wait(TIMEOUT)
+            child = os.fork()  # as multiprocessing does on Linux
+            if not child:
+                in_child()
+            forked.set()
+            asking.join(TIMEOUT)
+            exit_codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+        enqueued.do = do
+        node().run("parent", process_instance_id=instance)
+        assert (enqueued.seen, exit_codes) == ([0], [0])
 
     def test_what_another_database_is_for(self, alias, node, enqueued):
         started = node()
