@@ -76,7 +76,7 @@ def insert_page(
     if handler.options.get("unique"):
         from jobexec.operations.enqueue.create_unique import create_unique_jobs
 
-        rule = unique.rule_of(handler)
+        rule = unique.rule_of(handler, pattern)
         return create_unique_jobs(
             pattern, rule, page.keys, page.encoded, due_date=due_date, calls=page.own, ids=page.ids
         )

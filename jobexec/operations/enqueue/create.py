@@ -195,6 +195,11 @@ class Pattern:
         self._of_resources: dict[str, Pattern] = {}
         self._is_asked = settings.authorization is not None
 
+    @property
+    def tenant_id(self) -> str:
+        """The tenant of the jobs; '' for none."""
+        return str(self._columns.get("tenant_id", ""))
+
     def authorize(self) -> None:
         """Ask the policy in AUTHORIZATION, before anything is written.
 
@@ -240,7 +245,7 @@ class Pattern:
 
     def of_batch(self, batch: Batch) -> Pattern:
         """The same pattern for children of a batch, which are of its tenant. Raises InvalidJob if it has another."""
-        tenant = self._columns.get("tenant_id", "") or batch.tenant_id
+        tenant = self.tenant_id or batch.tenant_id
         if tenant != batch.tenant_id:
             raise InvalidJob(f"tenant_id: expected that of the batch, {batch.tenant_id!r}, got {tenant!r}.")
         own = {"batch_id": batch.pk} | ({"tenant_id": tenant} if tenant else {})

@@ -8,7 +8,7 @@ from django.db import connections, transaction
 from django.db.models import Q
 from django.test.utils import CaptureQueriesContext
 
-from jobexec import job, signals
+from jobexec import batch, job, signals
 from jobexec.exceptions import DuplicateJob, JobStateError
 from jobexec.handlers import registry
 from jobexec.models import JOB_TABLES, DeadLetterJob, Job, JobKey, JobLog, SuspendedJob, TimerJob
@@ -446,6 +446,19 @@ class TestTenants:
         acme = handler.using(tenant_id="acme").enqueue_many([(1,), (2,)])
         globex = handler.using(tenant_id="globex").enqueue_many([(1,), (2,)])
         assert len({row.pk for row in (*acme, *globex)}) == len(jobs_of(alias)) == 4
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_children_of_batches_belong_to_the_tenant_of_their_batch(self, alias, unique, policy):
+        handler = unique(on_conflict=policy)
+        batches = [batch(tenant_id=tenant, using=alias) for tenant in ("acme", "globex")]
+        rows = [each.add(handler.s(1)) for each in batches]
+        assert [each.add_many([handler.s(2), handler.s(3)]) for each in batches] == [2, 2]
+        assert [(row.tenant_id, row.is_duplicate, row.pk in jobs_of(alias)) for row in rows] == [
+            ("acme", False, True),
+            ("globex", False, True),
+        ]
+        tenants = JobKey.objects.using(alias).values_list("tenant_id", flat=True)
+        assert sorted(tenants) == ["acme"] * 3 + ["globex"] * 3
 
     def test_nobody_is_replaced_by_another_tenant(self, alias, unique):
         handler = unique(on_conflict="replace", unique_for=60)
