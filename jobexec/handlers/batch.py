@@ -235,7 +235,7 @@ class JobBatch:
         job = self._checked(call).job
         with told_afterwards(), transaction.atomic(using=self.using):
             batch = hold_open(self.using, self.id, child=self._is_child)
-            row = call.insert(job._pattern().of_batch(batch))
+            row = call.insert(_pattern(job, batch))
             count_added(self.using, batch, int(not row.is_duplicate))
         return row
 
@@ -281,7 +281,7 @@ class JobBatch:
 
         with told_afterwards(), transaction.atomic(using=self.using):
             batch = hold_open(self.using, self.id, child=self._is_child)
-            added = sum(_insert_alike(job, job._pattern().of_batch(batch), those) for job, those in _by_job(calls))
+            added = sum(_insert_alike(job, _pattern(job, batch), those) for job, those in _by_job(calls))
             count_added(self.using, batch, added)
         return added
 
@@ -381,6 +381,14 @@ def _by_job(calls: list[JobCall]) -> Iterable[tuple[JobFunction[..., Any], list[
     for call in calls:
         groups.setdefault(id(call.job), []).append(call)
     return [(those[0].job, those) for those in groups.values()]
+
+
+def _pattern(job: JobFunction[..., Any], batch: Batch) -> Pattern:
+    """The common part of a function's jobs in a batch. Their resource is that of its tenant, unless they name one."""
+    pattern = job._pattern().of_batch(batch)
+    if "resource" in job.options:
+        return pattern
+    return pattern.of_resource(get_settings().resources.of_tenant(batch.tenant_id))
 
 
 def _insert_alike(job: JobFunction[..., Any], pattern: Pattern, calls: list[JobCall]) -> int:

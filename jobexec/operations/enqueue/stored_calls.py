@@ -10,6 +10,7 @@ from uuid import UUID
 from django.utils.dateparse import parse_duration
 
 from jobexec import clock
+from jobexec.conf import get_settings
 
 from ..values.inserted_rows import NewJob
 from .create import Pattern
@@ -18,9 +19,11 @@ from .create import Pattern
 def create_stored(using: str, call: Mapping[str, Any], **defaults: Any) -> NewJob:
     """Insert the job of a call that ``JobCall.stored`` has made; delays count from now.
 
-    ``defaults`` are columns that the call's options do not name.
+    ``defaults`` are columns that the call's options do not name. If its tenant is one of them, so is the resource.
     """
     columns = {**defaults, **call["columns"]}
+    if "resource" not in columns:
+        columns["resource"] = get_settings().resources.of_tenant(columns.get("tenant_id", ""))
     if columns.get("timeout") is not None:
         columns["timeout"] = parse_duration(columns["timeout"])
     if "expires" in call:

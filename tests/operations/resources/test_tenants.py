@@ -2,8 +2,11 @@
 
 import pytest
 
+import jobexec
 from jobexec.exceptions import InvalidJob
 from jobexec.models import BlockedJob, ExternalWorkerJob, Job
+from jobexec.operations.batches.jobs import MONITOR
+from jobexec.operations.batches.watch import watch
 from jobexec.operations.external import complete_external_job
 from jobexec.operations.resources.promote import blocked_resources, promote
 from tests.support.factories import fetch, in_hands, make_external, table_of
@@ -76,3 +79,35 @@ def test_jobs_of_workers_and_what_follows_them(alias, work, handle):
     told = in_hands(alias, "other", tenant_id="b", resource=None, on_complete=free)
     complete_external_job(alias, told.key)
     assert Job.objects.using(alias).get(pk=told.id).resource is None
+
+
+def test_children_of_a_batch(alias, work, handle):
+    batch = jobexec.batch(tenant_id="a", using=alias)
+    assert batch.add(work.s(1)).resource == "tenant:a"
+    assert batch.add_many([work.s(2), work.s(3)]) == 2
+    assert batch.add_external("print", [{}]) == 1
+    children = BlockedJob.objects.using(alias).filter(batch_id=batch.id)
+    assert [(row.tenant_id, row.resource) for row in children] == [("a", "tenant:a")] * 4
+    free = handle(lambda number: None, name="tests.free", database=alias, resource=None)
+    some = handle(lambda number: None, name="tests.some", database=alias, resource=lambda number: None)
+    for function in (free, some):
+        assert batch.add(function.s(4)).resource is None
+    assert batch.add(work.using(resource="pay.example").s(5)).resource == "pay.example"
+    unlimited = jobexec.batch(using=alias)
+    assert type(unlimited.add(work.s(6))) is Job
+
+
+@pytest.mark.parametrize("ends", ["on_success", "when"])
+def test_calls_of_a_batch(alias, work, handle, ends):
+    free = handle(lambda: None, name="tests.free", database=alias, resource=None)
+    other = work.using(tenant_id="b")
+    found = []
+    for call in (work.s(1), free.s(), other.s(1)):
+        calls = {"when": {"completed >= 0": call}} if ends == "when" else {"on_success": call}
+        batch = jobexec.batch(tenant_id="a", using=alias, **calls)
+        batch.seal()
+        watch(alias, batch.id, 0)
+        for table in (Job, BlockedJob):
+            rows = table.objects.using(alias).filter(process_instance_id=batch.row.process_instance_id)
+            found += [(row.tenant_id, row.resource) for row in rows.exclude(handler_type=MONITOR)]
+    assert found == [("a", "tenant:a"), ("a", None), ("b", "tenant:b")]
