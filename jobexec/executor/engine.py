@@ -180,6 +180,11 @@ class Engine(Service):
         settled = [job for settlement in self.settlements for job in settlement.jobs_in_hand()]
         return followers + self._pool.jobs_in_hand() + settled + self.apart(self.using)
 
+    def doubt(self) -> None:
+        """Some jobs may be locked for this node without being in hand: look for them, and release them."""
+        for acquisition in self.acquisitions.values():
+            acquisition.doubt()
+
     def _withdraw(self, resources: Collection[str]) -> None:
         for batch in self._pool.withdraw(lambda job: job.using == self.using and job.resource in resources):
             for job in batch:

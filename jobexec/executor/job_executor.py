@@ -109,6 +109,7 @@ class JobExecutor(Service):
             each.shared_settlement.at_home = self._at_home
         self.solitude = SolitaryProcesses(command) if command else None
         if self.solitude is not None:
+            self.solitude.doubt = lambda using: self.engines[using].doubt()
             for alias, engine in self.engines.items():
                 if not is_single_writer(alias):  # a single-writer database accepts one executor
                     engine.apart = self.solitude.jobs
@@ -264,7 +265,7 @@ class JobExecutor(Service):
         try:
             call_in_thread("jobexec-give-back", lambda: self._release(batches), _GIVE_BACK)
         except TimeoutError as error:
-            logger.warning("Jobs could not be released (%s); recovery will release them", error)
+            logger.warning("Jobs could not be released so far (%s)", error)  # the thread goes on
 
     def _release(self, batches: Sequence[Batch]) -> None:
         jobs = sorted((work for batch in batches for work in batch), key=lambda work: work.using)
@@ -272,7 +273,8 @@ class JobExecutor(Service):
             try:
                 release_jobs(using, list(group))
             except Exception as error:
-                logger.warning("Jobs on %s could not be released (%s); recovery will release them", using, error)
+                logger.warning("Jobs on %s could not be released (%s); trying again", using, error)
+                self.engines[using].doubt()  # none if it stops: then it releases what it holds, or recovery does
 
     def _flush(self) -> None:
         """Write the waiting outcomes now: nothing runs or is queued, so no others will join them."""

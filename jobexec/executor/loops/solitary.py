@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -86,6 +86,8 @@ class SolitaryProcesses(Service):
         self._changed = threading.Condition()
         self._closed = False
         self._broken_until = 0.0
+        #: Called with a database when one of its jobs, which is no longer in hand, could not be released.
+        self.doubt: Callable[[str], object] = lambda using: None
         #: Jobs accepted and not ended, by id and revision, and their child once there is one.
         self._runs: dict[tuple[UUID, int], tuple[AcquiredJob, subprocess.Popen[bytes] | None]] = {}
 
@@ -139,19 +141,26 @@ class SolitaryProcesses(Service):
         spawn("jobexec-solitary", lambda: self._run(work))
 
     def _run(self, work: AcquiredJob) -> None:
+        settled = False
         try:
             code = self._child(work)
-            if not is_held(work):
-                return  # its process instance may be ours again for another job, and is not to be released
-            release_jobs(work.using, [work])
-            if code is not None and not self._closed:
-                self._broken_until = clock.monotonic() + _BROKEN
-                text = "Job %s could not run in its own process (exit code %s); it will run here, without other jobs"
-                logger.error(text, work.id, code, extra=log_fields(work))
+            if is_held(work):  # otherwise its process instance may be ours for another job, and is not to be released
+                release_jobs(work.using, [work])
+                if code is not None and not self._closed:
+                    self._broken_until = clock.monotonic() + _BROKEN
+                    text = (
+                        "Job %s could not run in its own process (exit code %s); it will run here, without other jobs"
+                    )
+                    logger.error(text, work.id, code, extra=log_fields(work))
+            settled = True
+        except Exception as error:
+            logger.warning("Job %s could not be released (%s); trying again", work.id, error, extra=log_fields(work))
         finally:
             with self._changed:
                 del self._runs[work.id, work.revision]
                 self._changed.notify_all()
+        if not settled:
+            self.doubt(work.using)
 
     def _child(self, work: AcquiredJob) -> int | None:
         """Run a child; returns its exit code, or None if none was started."""

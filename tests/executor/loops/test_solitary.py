@@ -1,15 +1,19 @@
 """Processes for jobs that were lost twice: what goes to them, and what becomes of a job whose process fails."""
 
 import sys
+import threading
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.db import OperationalError
 
 from jobexec import clock
 from jobexec.clock import FrozenClock
 from jobexec.conf import get_settings
+from jobexec.executor import job_executor
 from jobexec.executor.job_executor import JobExecutor
+from jobexec.executor.loops import solitary
 from jobexec.executor.loops.solitary import Held, SolitaryProcesses
 from jobexec.models import BlockedJob, ExclusiveLock, Job
 from jobexec.operations import complete_jobs, hold_resource
@@ -83,6 +87,54 @@ def test_a_job_whose_process_cannot_take_it_over_runs_here(alias, command, caplo
         until(lambda: solitude.empty)
     assert solitude.stop(60)
     until(lambda: not threads("jobexec-solitary"))
+
+
+@pytest.mark.gate
+@pytest.mark.databases("postgresql", "mariadb")
+@pytest.mark.parametrize("name", ["is_held", "release_jobs"])
+def test_a_job_that_could_not_be_released_is_released_later(alias, configure, handle, monkeypatch, name):
+    configure()
+    seen, failed = [], threading.Event()
+    handle(seen.append, name="tests.lost")
+    real = getattr(solitary, name)
+
+    def fail(*args):
+        if failed.is_set():
+            return real(*args)
+        failed.set()
+        raise OperationalError("away")
+
+    monkeypatch.setattr(solitary, name, fail)
+    make_job(alias, handler_type="tests.lost", handler_configuration={"args": [1], "kwargs": {}}, lost_runs=2)
+    executor = JobExecutor(command=NOTHING)
+    executor.start()
+    try:
+        until(lambda: seen == [1])
+        assert failed.is_set()
+    finally:
+        assert executor.stop(TIMEOUT)
+        until(lambda: not threads())
+
+
+def test_a_job_that_the_pool_refuses_and_nobody_can_release_is_released_later(alias, configure, monkeypatch):
+    configure()
+    executor = JobExecutor()
+    (engine,) = executor.engines.values()
+    (acquisition,) = engine.acquisitions.values()
+    engine.node.register()
+    row = make_job(alias)
+
+    def refuse(using, jobs):
+        raise OperationalError("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job_executor, "release_jobs", refuse)
+        executor.pool.submit(batches(acquire(alias, engine.node.owner)), 0)
+    assert Job.objects.using(alias).get().lock_owner == engine.node.owner
+    executor.pool._queue.closed = False
+    acquisition.run_once()
+    assert [job.id for job in executor.pool.jobs_in_hand()] == [row.pk]
+    assert Job.objects.using(alias).get().lost_runs == 0
 
 
 @pytest.mark.databases("postgresql", "mariadb")
