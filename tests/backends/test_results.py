@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import jobexec
+from jobexec import clock
 from jobexec.backends.compat import (
     TaskResultDoesNotExist,
     TaskResultMismatch,
@@ -16,9 +17,11 @@ from jobexec.backends.compat import (
 )
 from jobexec.executor.run.execution import execute_batch
 from jobexec.models import TaskResult, TimerJob
+from jobexec.operations import fail_job, trigger_due_timers
+from jobexec.operations.values.failure import Failure
 from jobexec.runtime.threads import call_in_thread
 from tests.support.executor import Host, run_one
-from tests.support.factories import acquire
+from tests.support.factories import a_run, acquire
 from tests.support.waiting import TIMEOUT
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -32,6 +35,27 @@ def test_the_task_of_a_result_is_as_it_was_enqueued(alias, shop):
     found = shop.send.get_result(call.enqueue(1).id)
     assert found.task == call and found.task.queue_name == "emails" and found.task.run_after == later
     assert TimerJob.objects.using(alias).get().handler_configuration["queue_name"] == "emails"
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize("kind", ["snoozed", "interrupted", "unknown", "error"])
+@pytest.mark.parametrize("dated", [True, False])
+def test_the_date_of_a_task_is_not_that_of_its_next_try(alias, shop, frozen, kind, dated):
+    later = NOW + timedelta(hours=1) if dated else None
+    id = shop.send.using(run_after=later).enqueue(1).id
+    frozen.tick(3600)
+    for _ in range(2):
+        trigger_due_timers(alias, 10)
+        (work,) = acquire(alias)
+        failure = Failure("not yet", kind=kind, retry_at=clock.now(alias) + timedelta(minutes=1))
+        fail_job(alias, work, failure, a_run(alias))
+        found = shop.send.get_result(id)
+        assert (found.task.run_after, found.status) == (later, TaskResultStatus.READY)
+        assert len(found.errors) == found.attempts == (work.attempts + 1 if kind == "error" else 0)
+        frozen.tick(3600)
+    trigger_due_timers(alias, 10)
+    run_one(alias)
+    assert shop.send.get_result(id).task.run_after == later
 
 
 @sqlite

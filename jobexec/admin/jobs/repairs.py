@@ -33,7 +33,7 @@ class RecalculateDueDate(JobAction):
     )
 
     def applies(self, row: Any) -> bool:
-        return bool(row.attempts)
+        return bool(row.attempts or row.snoozes)
 
 
 class Unlock(JobAction):

@@ -54,6 +54,11 @@ def write_failures(using: str, failed: Sequence[tuple[AbstractJob, Failure, Run,
     write_ends(using, [row for row, *_ in failed], ends)
 
 
+def keep_date(using: str, rows: Sequence[AbstractJob]) -> None:
+    """Record tasks whose locked rows are about to get another date although no attempt is recorded."""
+    write_ends(using, rows, {row.pk: End(ResultStatus.READY, None) for row in rows})
+
+
 def write_cancelled(using: str, cancelled: Sequence[tuple[AbstractJob, Failure, Run]]) -> None:
     """Record tasks that were cancelled while a node held them; the failure of their run, if any, comes first."""
     now = clock.now(using)

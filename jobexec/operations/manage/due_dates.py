@@ -42,7 +42,7 @@ def _recalculate(using: str, row: AbstractJob, from_creation: bool) -> str | Non
     now = clock.now(using)
     if is_external(row):
         return gettext_noop("its workers decide how long it waits: set a due date instead")
-    if not row.attempts or row.due_date is None:
+    if not (row.attempts or row.snoozes) or row.due_date is None:
         return _FIRST_RUN
     try:
         due = _due_date(using, row, row.create_time if from_creation else now)

@@ -16,6 +16,9 @@ from jobexec.models import BlockedJob, HistoryJob, Job, Message, TimerJob
 from ..sql.exists import exist
 from ..values.acquired_job import ServedJobs
 
+#: Jobs that have run; one that postponed itself has made no attempt.
+_TRIED = Q(attempts__gt=0) | Q(snoozes__gt=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Pending:
@@ -41,7 +44,7 @@ def pending(using: str, scopes: Iterable[ServedJobs]) -> Pending:
     served = reduce(or_, map(_served, scopes))
     waiting = TimerJob.objects.using(using).filter(served)
     now, recorded = clock.now(using), HistoryJob.objects.using(using)
-    timers = waiting.filter(attempts=0, due_date__gt=now)
+    timers = waiting.exclude(_TRIED).filter(due_date__gt=now)
     blocked = BlockedJob.objects.using(using).filter(served).filter(Q(waits_for=None) | Q(next_look__lte=now))
     # In one statement: a retry that becomes due meanwhile moves from a table not looked at yet to one that was.
     *due, retries, failed = exist(
@@ -51,8 +54,8 @@ def pending(using: str, scopes: Iterable[ServedJobs]) -> Pending:
         blocked,
         Message.objects.using(using).filter(delivery_time__isnull=False),
         recorded.filter(due_date__lte=now),
-        waiting.filter(attempts__gt=0),
-        recorded.filter(attempts__gt=0),
+        waiting.filter(_TRIED),
+        recorded.filter(_TRIED),
     )
     return Pending(
         due=any(due),

@@ -11,7 +11,7 @@ from jobexec.exceptions import JobExpired
 from jobexec.models import AbstractJob, DeadLetterJob, Job, JobLog, LogState, SuspendedJob, TimerJob
 
 from ..history import job_log
-from ..history.task_attempts import is_task, write_cancelled, write_failures
+from ..history.task_attempts import is_task, keep_date, write_cancelled, write_failures
 from ..rows.exclusive import unlock_instances
 from ..rows.move import move_all
 from ..rows.remove import remove_cancelled
@@ -126,6 +126,8 @@ def _move_on(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
     told = [each for each in ended if each[1].counts or not verdicts[each[0].pk].due_date]
     # Before the rows are moved, as columns that were not loaded are copied from there.
     write_failures(using, [(*each, not verdicts[each[0].pk].due_date) for each in told if is_task(each[0])])
+    untold = [row for row, failure, _ in ended if not failure.counts and verdicts[row.pk].due_date]
+    keep_date(using, [row for row in untold if is_task(row) and row.due_date and not (row.attempts or row.snoozes)])
     depart = fail_statement.depart if fail_statement.is_possible(using) else _depart
     return depart(using, departures, changes, {row.pk: timing(row, run) | alike[row.pk] for row, _, run in told})
 

@@ -28,6 +28,12 @@ def test_from_now(alias, frozen):
     assert (after.attempts, after.retries, after.revision) == (1, 3, 5)
 
 
+def test_of_a_job_that_has_postponed_itself(alias, frozen):
+    row = waiting(alias, attempts=0, snoozes=2)
+    assert recalculate_due_date(row, using=alias).changed == [row.pk]
+    assert reload(alias, row).due_date == NOW + timedelta(minutes=5)
+
+
 def test_from_the_creation(alias):
     row = waiting(alias, retry_plan="R5/P2D")
     assert recalculate_due_date(row, from_creation=True, using=alias)

@@ -34,3 +34,12 @@ def test_a_retry_that_becomes_due_between_two_statements_is_seen(alias, frozen):
     assert not found.empty
     Job.objects.using(alias).all().delete()
     assert pending(alias, SCOPES).empty
+
+
+@pytest.mark.parametrize("tried", [{"attempts": 1}, {"snoozes": 1}], ids=str)
+def test_a_job_that_has_run_waits_for_no_first_run(alias, tried):
+    later = clock.now(alias) + timedelta(hours=1)
+    make_row(TimerJob, alias, due_date=later)
+    make_row(TimerJob, alias, due_date=later, **tried)
+    found = pending(alias, SCOPES)
+    assert (found.empty, found.retries, found.timers) == (False, True, 1)
