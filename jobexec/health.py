@@ -13,7 +13,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from django.db import DatabaseError, InterfaceError, connections, transaction
+from django.db import DatabaseError, InterfaceError, connections
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from django.http import HttpRequest, HttpResponseNotAllowed, JsonResponse
@@ -24,6 +24,7 @@ from jobexec.models import ExecutorNode, NodeState
 from jobexec.operations.reports.counts import oldest_due
 from jobexec.operations.reports.unserved_types import types_without_worker
 from jobexec.operations.sql.server_time import time_of
+from jobexec.runtime.connections import own_transactions
 from jobexec.tenancy import is_restricted
 
 _TYPES_NAMED = 10
@@ -97,7 +98,7 @@ def _migrations() -> frozenset[str]:
     return frozenset(each.name for each in found if not each.ispkg and not each.name.startswith("_"))
 
 
-@transaction.non_atomic_requests  # otherwise an absent database is a server error before this view is called
+@own_transactions
 def view(request: HttpRequest, max_due_age: timedelta | float | None = None) -> HttpResponseBase:
     """200 if all engines are healthy, otherwise 503. Other clients get only ``ok``, staff the details.
 

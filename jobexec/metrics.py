@@ -29,6 +29,7 @@ from jobexec.operations.reports.resources import open_breakers, totals
 from jobexec.operations.reports.unserved_types import external_counts, types_without_worker
 from jobexec.operations.reports.worker_table import connected
 from jobexec.operations.values.histogram import BOUNDS, KEYS
+from jobexec.runtime.connections import own_transactions
 from jobexec.tenancy import is_restricted
 
 try:
@@ -291,6 +292,7 @@ def _registry() -> CollectorRegistry:
 
 @never_cache
 @require_safe
+@own_transactions
 def view(request: HttpRequest) -> HttpResponse:
     """All metrics, for clients with METRICS_TOKEN, and for staff with permission to view all tenants' meter log."""
     if not (_has_token(request) or _is_staff(request)):

@@ -6,11 +6,11 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db import Error, connections
+from django.db import Error, connections, transaction
 from django.db.backends.signals import connection_created
 
 from jobexec.conf import get_settings
@@ -18,6 +18,8 @@ from jobexec.operations.sql.dialect import dialect_of
 from jobexec.operations.sql.session import SessionWatch, in_transaction, is_closed, is_lost
 
 logger = logging.getLogger("jobexec.executor")
+
+View = TypeVar("View", bound=Callable[..., Any])
 
 #: How often a thread of this process found a connection to each database dead; and how often altogether.
 _losses: Counter[str] = Counter()
@@ -38,6 +40,16 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
+
+
+def own_transactions(view: View) -> View:
+    """Exempt a view from the ATOMIC_REQUESTS of all databases.
+
+    Django refuses coroutines there, and an absent database would be a server error before the view is called.
+    """
+    for alias in connections:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return view
 
 
 def of_thread() -> list[Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from secrets import compare_digest
 from typing import Any
 
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from jobexec.conf import get_settings
 from jobexec.gateways.auth import REPORTS, client_of, protected
+from jobexec.runtime.connections import own_transactions
 
 from . import answers
 from .answers import Answer
@@ -33,6 +33,7 @@ def _of_all(request: HttpRequest) -> HttpResponse | None:
 
 @never_cache
 @require_safe
+@own_transactions
 @protected("search", counts=REPORTS)
 def index(request: HttpRequest) -> HttpResponseBase:
     """List the endpoints in Spring Boot's format."""
@@ -43,6 +44,7 @@ def index(request: HttpRequest) -> HttpResponseBase:
 
 @never_cache
 @require_safe
+@own_transactions
 @protected("search", counts=REPORTS)
 def jobstreams(request: HttpRequest, which: str = "") -> HttpResponseBase:
     """Show the streams of all gateways."""
@@ -51,6 +53,7 @@ def jobstreams(request: HttpRequest, which: str = "") -> HttpResponseBase:
 
 @never_cache
 @require_safe
+@own_transactions
 def prometheus(request: HttpRequest) -> HttpResponseBase:
     """Show the metrics of this process to holders of METRICS_TOKEN and to clients that may search everything."""
     return _metrics(request) if _has_token(request) else _metrics_for_clients(request)
@@ -74,7 +77,7 @@ def _has_token(request: HttpRequest) -> bool:
 
 @never_cache
 @require_safe
-@transaction.non_atomic_requests  # with ATOMIC_REQUESTS a database outage would fail the request before the view runs
+@own_transactions
 def health(request: HttpRequest) -> HttpResponseBase:
     """Report whether the gateway's database answers."""
     return _said(answers.health())

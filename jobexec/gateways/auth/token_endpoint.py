@@ -19,6 +19,7 @@ from django.views.decorators.http import require_POST
 from jobexec.conf import get_settings
 from jobexec.exceptions import TooManyRequests, Unauthenticated
 from jobexec.models import GatewayClient
+from jobexec.runtime.connections import own_transactions
 
 from . import credential_cache, tokens
 from .client import ANYBODY, client_of_row
@@ -40,6 +41,7 @@ _DESCRIPTIONS = {
 @csrf_exempt
 @never_cache
 @require_POST
+@own_transactions
 @sensitive_post_parameters()
 @sensitive_variables()
 def token(request: HttpRequest) -> HttpResponse:

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias, TypeVar
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 from django.core.signals import got_request_exception
-from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 
 from jobexec.gateways import long_polling
@@ -20,11 +19,11 @@ from jobexec.operations import external
 from jobexec.operations.audit import carried
 from jobexec.operations.external.types import Caller, Completion
 from jobexec.operations.sql.errors import one_line
+from jobexec.runtime.connections import own_transactions as own_transactions
 
 logger = logging.getLogger("jobexec.gateway")
 
 AsyncView: TypeAlias = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
-_View = TypeVar("_View", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
@@ -55,13 +54,6 @@ async def complete(request: HttpRequest, completion: Completion) -> None:
         await long_polling.of(database()).completions.complete(completion)
     else:
         await sync_to_async(external.complete_external_job)(database(), **completion._asdict())
-
-
-def own_transactions(view: _View) -> _View:
-    """Exempt a view from ATOMIC_REQUESTS, which Django refuses for coroutines; the verbs open transactions."""
-    for alias in connections:
-        view = transaction.non_atomic_requests(using=alias)(view)
-    return view
 
 
 def log_error(request: HttpRequest) -> None:

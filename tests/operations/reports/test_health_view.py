@@ -6,12 +6,15 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AnonymousUser, Permission
+from django.core.handlers.base import BaseHandler
 from django.db import OperationalError, ProgrammingError, connections
 from django.db.migrations.recorder import MigrationRecorder
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from jobexec import clock, health
+from jobexec import clock, health, metrics
+from jobexec.gateways.actuator import views as actuator
+from jobexec.gateways.auth.token_endpoint import token
 from jobexec.models import ExecutorNode, Job, NodeState, TimerJob
 from jobexec.operations import acquire_jobs
 from jobexec.operations.values.acquired_job import ServedJobs
@@ -191,5 +194,12 @@ def test_over_http_only_who_may_view_nodes_sees_the_details(client, settings, pe
     assert not Job.objects.exists()
 
 
-def test_a_transaction_for_each_request_is_not_begun():
-    assert health.view._non_atomic_requests == {"default"}
+@pytest.mark.parametrize(
+    "view",
+    [health.view, metrics.view, actuator.health, actuator.index, actuator.jobstreams, actuator.prometheus, token],
+)
+def test_a_transaction_for_each_request_is_not_begun(monkeypatch, view):
+    """Of none of the databases: one that is away would be a server error before the view is called."""
+    for alias in connections:
+        monkeypatch.setitem(connections.settings[alias], "ATOMIC_REQUESTS", True)
+    assert BaseHandler().make_view_atomic(view) is view
