@@ -9,7 +9,17 @@ from django.test.utils import CaptureQueriesContext
 from jobexec import clock, job, operations, signals
 from jobexec.exceptions import InvalidJob
 from jobexec.handlers import registry
-from jobexec.models import AuditLog, DeadLetterJob, Deployment, Incident, IncidentState, Job, OperatorType, TimerJob
+from jobexec.models import (
+    AuditLog,
+    DeadLetterJob,
+    Deployment,
+    Incident,
+    IncidentState,
+    Job,
+    JobDefinition,
+    OperatorType,
+    TimerJob,
+)
 from jobexec.operations import audit, batches
 from jobexec.operations.audit import LONGEST, MOST_IDS, acting
 from jobexec.operations.external import resolve_external_incident, set_external_priority, set_external_retries
@@ -241,6 +251,23 @@ def test_a_schedule_tells_what_changed_and_hides_what_is_sensitive(alias, handle
     assert [entry.verb for entry in entries] == verbs
     assert (entries[1].old_value, entries[1].new_value) == ({"expression": "0 3 * * *"}, {"expression": "0 4 * * *"})
     assert "hunter2" not in str([entry.__dict__ for entry in entries]) and "●●●" in str(entries[0].new_value)
+
+
+@pytest.mark.parametrize("defined", [True, False])
+def test_a_schedule_hides_what_the_handler_here_declares_sensitive(alias, handle, defined):
+    """Whatever the executors have recorded, which may not have its latest code yet."""
+    handle(lambda pin, note="": None, name="tests.newly", sensitive=["pin"])
+    if defined:
+        JobDefinition.objects.using(alias).create(
+            pk="tests.newly", handler_type="tests.newly", category="default", sensitive=[]
+        )
+    given = {"name": "nightly", "handler_type": "tests.newly", "expression": "0 3 * * *"}
+    save_schedule(alias, **given, kwargs={"pin": "1234", "note": "shown"})
+    save_schedule(alias, **given, args=["5678", "also"])
+    created, changed = audit_log(alias)
+    assert created.new_value["handler_configuration"] == {"args": [], "kwargs": {"pin": "●●●", "note": "shown"}}
+    assert changed.new_value["handler_configuration"] == {"args": ["●●●", "also"], "kwargs": {}}
+    assert changed.old_value == {"handler_configuration": created.new_value["handler_configuration"]}
 
 
 def test_long_values_are_cut(alias):

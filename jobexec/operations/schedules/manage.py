@@ -17,10 +17,10 @@ from jobexec.exceptions import InvalidSchedule, JobExecError, ScheduleNotFound
 from jobexec.json_values import shown
 from jobexec.models import Schedule, ScheduleFiring
 from jobexec.recurrence.cycle import with_start
+from jobexec.redaction import redact
 
 from ..audit import audited, is_on, note, part
 from ..notify.wake import wake_on_commit
-from ..rows.redaction_by_definition import hide_by_definition
 from ..sql.delete import delete_rows
 from ..sql.locks import lock_rows
 from .fields import check_job, checked_boolean, checked_text, checked_values
@@ -120,8 +120,7 @@ def _told(using: str, row: Schedule, values: Mapping[str, Any]) -> dict[str, Any
     if not is_on():
         return None
     name = str(values.get("handler_type", row.handler_type))
-    shown = hide_by_definition(name, values["handler_configuration"], using)
-    return {**values, "handler_configuration": shown}
+    return {**values, "handler_configuration": redact(name, values["handler_configuration"], using)}
 
 
 def begin(row: Schedule, now: datetime, *, new: bool) -> None:
