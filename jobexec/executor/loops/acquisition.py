@@ -91,10 +91,10 @@ class JobAcquisition(Loop):
     def run_once(self) -> float:
         if not self.node.good:
             return 0.2  # a heartbeat will decide whether this node goes on
-        if self.node.paused:
-            return _LOOK_WHILE_PAUSED
         with self.node.acquiring:
             self._release_strays()
+            if self.node.paused:
+                return _LOOK_WHILE_PAUSED
             began, share = clock.monotonic(), self._engine.share
             reserved = self.pool.reserve(self._page(), self.wake, share) if self.may_acquire(self.wake) else 0
             if not reserved:

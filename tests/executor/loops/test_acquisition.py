@@ -21,7 +21,7 @@ from jobexec.operations.acquire import acquire, statement
 from jobexec.operations.acquire.acquire import acquire_jobs
 from jobexec.operations.acquire.cursor import AcquisitionCursor
 from jobexec.operations.settle.release import release_jobs
-from tests.support.factories import locked_ids, make_job
+from tests.support.factories import LOCK_TIME, locked_ids, make_job
 
 
 class Waiting(Pool):
@@ -181,6 +181,16 @@ def once(monkeypatch, module, name, error):
         raise error
 
     monkeypatch.setattr(module, name, fail)
+
+
+def test_a_paused_node_releases_what_it_does_not_know_of(alias, build, asked):
+    loop = build()
+    make_job(alias)
+    acquire_jobs(alias, loop.node.owner, 1, loop.node.scope, lock_time=LOCK_TIME)
+    loop.node.paused = True
+    loop.doubt()
+    assert loop.run_once() == 1.0
+    assert (locked_ids(alias), asked) == (set(), [])
 
 
 @pytest.mark.parametrize("where", [(acquire, "_acquire_in_several"), (statement, "unlock_page")])
