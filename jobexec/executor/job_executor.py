@@ -274,7 +274,7 @@ class JobExecutor(Service):
                 release_jobs(using, list(group))
             except Exception as error:
                 logger.warning("Jobs on %s could not be released (%s); trying again", using, error)
-                self.engines[using].doubt()  # none if it stops: then it releases what it holds, or recovery does
+                self.engines[using].doubt()  # if it stops, its last heartbeat or recovery releases them
 
     def _flush(self) -> None:
         """Write the waiting outcomes now: nothing runs or is queued, so no others will join them."""
