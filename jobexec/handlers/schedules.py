@@ -137,6 +137,11 @@ class HandlerJobs:
         """Whether the jobs of a handler are encrypted; its schedule would have to keep their arguments."""
         return _with(_callable(handler_type), options).encrypted
 
+    def sensitive_names(self, handler_type: str) -> Collection[str]:
+        """The names that it declares sensitive."""
+        handler = registry.find_handler(handler_type)
+        return handler.sensitive_names() if isinstance(handler, JobFunction) else ()
+
     def enqueue(
         self, using: str, handler_type: str, configuration: Mapping[str, Any], options: Any, due_date: datetime
     ) -> Any:

@@ -255,7 +255,7 @@ def test_a_schedule_tells_what_changed_and_hides_what_is_sensitive(alias, handle
 
 @pytest.mark.parametrize("defined", [True, False])
 def test_a_schedule_hides_what_the_handler_here_declares_sensitive(alias, handle, defined):
-    """Whatever the executors have recorded, which may not have its latest code yet."""
+    """Whatever the executors have recorded, which may not have its latest code yet; all positional arguments with it."""
     handle(lambda pin, note="": None, name="tests.newly", sensitive=["pin"])
     if defined:
         JobDefinition.objects.using(alias).create(
@@ -266,7 +266,7 @@ def test_a_schedule_hides_what_the_handler_here_declares_sensitive(alias, handle
     save_schedule(alias, **given, args=["5678", "also"])
     created, changed = audit_log(alias)
     assert created.new_value["handler_configuration"] == {"args": [], "kwargs": {"pin": "●●●", "note": "shown"}}
-    assert changed.new_value["handler_configuration"] == {"args": ["●●●", "also"], "kwargs": {}}
+    assert changed.new_value["handler_configuration"] == {"args": ["●●●", "●●●"], "kwargs": {}}
     assert changed.old_value == {"handler_configuration": created.new_value["handler_configuration"]}
 
 

@@ -24,6 +24,10 @@ class ScheduledJobs(Protocol):
         """Whether its jobs are encrypted."""
         ...
 
+    def sensitive_names(self, handler_type: str) -> Collection[str]:
+        """The names of its arguments that it declares sensitive; none if this process does not know it."""
+        ...
+
     def enqueue(
         self, using: str, handler_type: str, configuration: Mapping[str, Any], options: Any, due_date: datetime
     ) -> Any:
@@ -41,6 +45,9 @@ class _Nobody:
 
     def encrypts(self, handler_type: str, options: Any) -> bool:
         return False
+
+    def sensitive_names(self, handler_type: str) -> Collection[str]:
+        return ()
 
     def enqueue(
         self, using: str, handler_type: str, configuration: Mapping[str, Any], options: Any, due_date: datetime

@@ -17,10 +17,10 @@ from jobexec.exceptions import InvalidSchedule, JobExecError, ScheduleNotFound
 from jobexec.json_values import shown
 from jobexec.models import Schedule, ScheduleFiring
 from jobexec.recurrence.cycle import with_start
-from jobexec.redaction import redact
 
 from ..audit import audited, is_on, note, part
 from ..notify.wake import wake_on_commit
+from ..rows.redaction_by_definition import hide_as_known, known_by_definitions
 from ..sql.delete import delete_rows
 from ..sql.locks import lock_rows
 from .fields import check_job, checked_boolean, checked_text, checked_values
@@ -120,7 +120,9 @@ def _told(using: str, row: Schedule, values: Mapping[str, Any]) -> dict[str, Any
     if not is_on():
         return None
     name = str(values.get("handler_type", row.handler_type))
-    return {**values, "handler_configuration": redact(name, values["handler_configuration"], using)}
+    known, declared = known_by_definitions({name}, using)[name], scheduled_jobs().sensitive_names(name)
+    known = known._replace(named=[*known.named, *declared])
+    return {**values, "handler_configuration": hide_as_known(values["handler_configuration"], known)}
 
 
 def begin(row: Schedule, now: datetime, *, new: bool) -> None:
