@@ -866,3 +866,32 @@ def test_a_job_that_is_not_exclusive_begins_tokens_whose_tasks_it_runs(alias, ru
     ManualExecutor(alias).run_due(3)
     assert state(alias, instance) == "completed"
     assert DONE in (["b"], ["x", "x"])
+
+
+@pytest.mark.parametrize("wait", ["", "<userTask id='w'/>"], ids=["in one step", "after a wait"])
+@pytest.mark.parametrize(
+    ("source", "condition"),
+    [
+        ("=amount * 1.19", "=x &gt; 100"),
+        ("=[amount * 1.5]", "=x[1] = 148.5"),
+        ("=duration(&quot;P1M&quot;)", "=x = &quot;P1M&quot; and duration(x) = @&quot;P1M&quot;"),
+        ("=date(&quot;2026-01-02&quot;)", "=x = &quot;2026-01-02&quot; and date(x) = @&quot;2026-01-02&quot;"),
+        ("=time(now())", "=time(x) != null"),
+        ("=[1..3]", "=x = &quot;[1..3]&quot;"),
+    ],
+    ids=["number", "list", "duration", "date", "time", "range"],
+)
+def test_a_result_of_feel_is_the_same_before_and_after_it_is_stored(alias, source, condition, wait):
+    """No matter whether a wait comes between them."""
+    body = (
+        '<startEvent id="s"/><scriptTask id="a"><extensionElements>'
+        f'<zeebe:script expression="{source}" resultVariable="x"/></extensionElements></scriptTask>{wait}'
+        '<exclusiveGateway id="g" default="no"/><endEvent id="e"/><userTask id="other"/>'
+        '<sequenceFlow id="no" sourceRef="g" targetRef="other"/><sequenceFlow id="yes" sourceRef="g" targetRef="e">'
+        f"<conditionExpression>{condition}</conditionExpression></sequenceFlow>"
+    )
+    deployed(alias, body + flows(("s", "a"), *((("a", "w"), ("w", "g")) if wait else [("a", "g")])))
+    instance = start("order", variables={"amount": 99}, using=alias)
+    if wait:
+        complete(UserTask.objects.using(alias).get())
+    assert state(alias, instance) == "completed"

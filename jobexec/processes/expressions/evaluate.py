@@ -128,13 +128,20 @@ def evaluate(node: tree.Node, rules: Rules, variables: Mapping[str, Value], cont
     evaluation = Evaluation(rules, variables, context)
     try:
         result = evaluation.value(node)
-        if type(result) in (list, dict) and type(node) not in _PATHS:
+        if type(result) in (list, dict) and not is_part_of_variable(node):
             _check_size(result)
     except EvaluationError as error:
         if error.source:  # that of another expression, which a registered function evaluated
             raise
         raise type(error)(error.reason, position=evaluation.position) from None
     return result
+
+
+def is_part_of_variable(node: tree.Node) -> bool:
+    """Whether the value of a node is a variable or a part of it: as large as the variable, and no larger."""
+    while isinstance(node, tree.Property | tree.Index | tree.Filter):
+        node = node.target
+    return isinstance(node, tree.Name | tree.ObjectProperty)
 
 
 def _too_many() -> LimitExceeded:
@@ -205,9 +212,6 @@ def _call(evaluation: Evaluation, node: Any, rules: Rules) -> Value:
     evaluation.position = node.position
     return rules.call(evaluation, node.function, values, node.names)
 
-
-#: Nodes whose value is a part of a variable: as large as the variable, and no larger.
-_PATHS = (tree.Literal, tree.Name, tree.ObjectProperty, tree.Property, tree.Index)
 
 #: How each type of node is evaluated. The files of the languages add their own types.
 _EVALUATE: dict[type[tree.Node], Callable[[Evaluation, Any, Any], Value]] = {

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from . import feel, feel_rules, juel, juel_rules
 from .errors import EvaluationError
-from .evaluate import EMPTY, EvaluationContext, Rules, evaluate
+from .evaluate import EMPTY, EvaluationContext, Rules, evaluate, is_part_of_variable
 from .feel_functions import FEEL_FUNCTIONS
+from .feel_text import as_json
 from .functions import JUEL_FUNCTIONS
 from .tree import Call, Name, Node, ObjectProperty, walk
 from .values import Value, kind
@@ -50,10 +51,12 @@ class ParsedExpression:
     def evaluate(self, variables: Mapping[str, Value], context: EvaluationContext = EMPTY) -> Value:
         """The value with these variables. A mapping is asked for single names, by ``variables[name]``.
 
+        What FEEL computes is returned as JSON, so that it is the same before and after it is stored as a variable.
         Raises EvaluationError, with the source and the position; what a registered function raises passes through.
         """
         try:
-            return evaluate(self.tree, _LANGUAGES[self.language].rules, variables, context)
+            result = evaluate(self.tree, _LANGUAGES[self.language].rules, variables, context)
+            return as_json(result) if self.language == "feel" and not is_part_of_variable(self.tree) else result
         except EvaluationError as error:
             if error.source:
                 raise

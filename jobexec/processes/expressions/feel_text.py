@@ -1,12 +1,15 @@
-"""Values as texts of FEEL: what ``string()`` returns."""
+"""Values as texts of FEEL, which ``string()`` returns, and as JSON, which leaves the expression."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from .comparison import check_level
+from .errors import LimitExceeded
 from .numbers import plain, to_decimal
 from .temporal import format_date_time, format_duration, format_time
 from .values import (
@@ -22,6 +25,7 @@ from .values import (
     RANGE,
     STRING,
     TIME,
+    Months,
     Number,
     Range,
     Value,
@@ -88,4 +92,42 @@ _WRITERS: dict[str, Callable[[Any], str]] = {
     DAYS_DURATION: format_duration,
     MONTHS_DURATION: format_duration,
     RANGE: _range,
+}
+
+
+def as_json(value: Value) -> Value:
+    """A value as the variables of a process have it: JSON, whose only numbers here are ``int`` and ``float``.
+
+    Dates, times, durations and ranges become texts. Raises LimitExceeded for a number that is too large.
+    """
+    convert = _AS_JSON.get(type(value))
+    return value if convert is None else convert(value)
+
+
+def _json_number(number: Decimal) -> Number:
+    exact = plain(number)
+    if type(exact) is int:
+        return exact
+    found = float(exact)
+    if math.isinf(found):
+        raise LimitExceeded(f"{number} is too large for a number of JSON")
+    return found
+
+
+def _json_moment(moment: datetime) -> str:
+    """With the offset of its zone instead of the name, which ISO 8601 does not have."""
+    offset = moment.utcoffset()
+    return format_date_time(moment if offset is None else moment.replace(tzinfo=timezone(offset)))
+
+
+_AS_JSON: dict[type, Callable[[Any], Value]] = {
+    list: lambda items: [as_json(item) for item in items],
+    dict: lambda items: {key: as_json(item) for key, item in items.items()},
+    Decimal: _json_number,
+    date: date.isoformat,
+    datetime: _json_moment,
+    time: format_time,
+    timedelta: format_duration,
+    Months: format_duration,
+    Range: _range,
 }

@@ -1,12 +1,15 @@
 """FEEL by tables, after the features that the compatibility kit of DMN lists."""
 
+import json
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from jobexec.processes.expressions import EvaluationContext, Months, parse
+from jobexec.processes.expressions import EvaluationContext, LimitExceeded, Months, parse
+from jobexec.processes.expressions.evaluate import evaluate
+from jobexec.processes.expressions.feel_rules import RULES
 
 VARIABLES = {
     "amount": 250,
@@ -24,7 +27,8 @@ NOW = datetime(2026, 3, 29, 12, 30, tzinfo=UTC)
 
 
 def value(source, variables=VARIABLES):
-    return parse(source, "feel").evaluate(variables, EvaluationContext(now=lambda: NOW))
+    """The value inside of FEEL, where it is no JSON yet."""
+    return evaluate(parse(source, "feel").tree, RULES, variables, EvaluationContext(now=lambda: NOW))
 
 
 def check(source, expected):
@@ -621,6 +625,54 @@ def test_means_the_same(source, expected):
 )
 def test_values_are_those_of_python(source, expected):
     check(source, expected)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("0.1 + 0.2", 0.3),
+        ("0.1 + 0.2 = 0.3", True),
+        ("amount * 1.19", 297.5),
+        ("amount * 1.2", 300),
+        ("1/3", 0.3333333333333333),
+        ("1e40", 1e40),
+        ("-1e-400", 0.0),
+        ("[0.5, {a: [price * 1.5]}]", [0.5, {"a": [0.15]}]),
+        ("{a: 1.5}.a", 1.5),
+        ("[1.5, 2][1]", 1.5),
+        ("if yes then 1.5 else 2", 1.5),
+        ('date("2026-01-02")', "2026-01-02"),
+        ("now()", "2026-03-29T12:30:00Z"),
+        ("time(now())", "12:30:00Z"),
+        ('@"10:00:00@Europe/Berlin"', "10:00:00@Europe/Berlin"),
+        ('@"2026-07-02T10:00:00@Europe/Berlin"', "2026-07-02T10:00:00+02:00"),
+        ('@"2026-07-02T10:00:00.25"', "2026-07-02T10:00:00.25"),
+        ('duration("P1Y2M")', "P1Y2M"),
+        ('-duration("P1DT2H")', "-P1DT2H"),
+        ("[1..3]", "[1..3]"),
+        ("{a: (1.5..2], b: [now()]}", {"a": "(1.5..2]", "b": ["2026-03-29T12:30:00Z"]}),
+    ],
+)
+def test_a_result_is_json(source, expected):
+    found = parse(source, "feel").evaluate(VARIABLES, EvaluationContext(now=lambda: NOW))
+    assert found == expected
+    assert type(found) is type(expected), f"{found!r} is a {type(found).__name__}"
+    assert json.loads(json.dumps(found)) == expected
+
+
+@pytest.mark.parametrize("source", ["1e400", "[-1e400]", "{a: 1e300 * 1e300}"])
+def test_a_result_that_json_has_no_number_for(source):
+    with pytest.raises(LimitExceeded, match=r"400|600") as caught:
+        parse(source, "feel").evaluate({})
+    assert "is too large for a number of JSON" in caught.value.reason
+    assert caught.value.source == source
+
+
+def test_a_variable_stays_what_the_project_has_made_it():
+    orders = [{"price": Decimal("0.10")}]
+    for source, expected in (("orders", orders), ("orders[1].price", Decimal("0.10")), ("orders[1].price * 2", 0.2)):
+        found = parse(source, "feel").evaluate({"orders": orders})
+        assert (found, type(found)) == (expected, type(expected))
 
 
 @pytest.mark.parametrize("source", ["= amount > 100", "=amount>100", "  =\n amount > 100", "amount > 100"])

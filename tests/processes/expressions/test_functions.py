@@ -1,6 +1,7 @@
-"""Each function of FEEL with each kind of value: it has a value or is null, and changes none of its arguments."""
+"""Each function of FEEL with each kind of value: it has a value that is JSON, and changes none of its arguments."""
 
 import copy
+import json
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -64,7 +65,7 @@ def test_any_arguments(name, count, data):
         found = parse(f"{name}({', '.join(arguments)})", "feel").evaluate(arguments, CONTEXT)
     except ExpressionError:
         return
-    assert type(found) in KINDS
+    json.dumps(found)
     assert repr(arguments) == repr(before)
 
 
@@ -76,7 +77,7 @@ def test_any_operands(operator, left, right):
         found = parse(f"left {operator} right", "feel").evaluate({"left": left, "right": right})
     except ExpressionError:
         return
-    assert type(found) in KINDS
+    json.dumps(found)
 
 
 @pytest.mark.parametrize("operator", ["+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&&", "||"])
