@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import LimitExceeded
 from .limits import MAX_VALUE_DEPTH
 from .numbers import to_decimal
-from .temporal import instant, is_zoned
+from .temporal import clocks, instants
 from .values import (
     CONTEXT,
     DATE,
@@ -65,11 +65,10 @@ def comparable(left: Value, right: Value) -> tuple[Any, Any] | None:
         return None
     if of == NUMBER:
         return _number(left), _number(right)
-    if of in (TIME, DATE_TIME):
-        if is_zoned(left) != is_zoned(right):
-            return None
-        if of == DATE_TIME:
-            return instant(left), instant(right)
+    if of == DATE_TIME:
+        return instants(left, right)
+    if of == TIME:
+        return clocks(left, right)
     return left, right
 
 

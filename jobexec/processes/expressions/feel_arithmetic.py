@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal, DecimalException
 from typing import Any
 
@@ -45,7 +45,7 @@ def negate(value: Value) -> Value:
     if of == NUMBER:
         return -check_number(value)
     if of == DAYS_DURATION:
-        return -value
+        return -value if value <= -timedelta.min else None
     return Months(-value.months) if of == MONTHS_DURATION else None
 
 
@@ -109,12 +109,6 @@ def _days_ratio(left: timedelta, right: timedelta) -> Number | None:
     return _NUMBERS["/"](left // tick, right // tick)
 
 
-def _between(left: datetime, right: datetime) -> timedelta | None:
-    if temporal.is_zoned(left) != temporal.is_zoned(right):
-        return None
-    return temporal.instant(left) - temporal.instant(right)
-
-
 _OTHERS: dict[tuple[str, str, str], Callable[[Any, Any], Value]] = {
     (STRING, "+", STRING): lambda left, right: left + right,
     (DATE, "+", DAYS_DURATION): temporal.add_to_date,
@@ -126,10 +120,10 @@ _OTHERS: dict[tuple[str, str, str], Callable[[Any, Any], Value]] = {
     (DATE_TIME, "-", DAYS_DURATION): lambda moment, length: temporal.add_time(moment, -length),
     (DATE_TIME, "+", MONTHS_DURATION): lambda moment, months: temporal.add_months(moment, months.months),
     (DATE_TIME, "-", MONTHS_DURATION): lambda moment, months: temporal.add_months(moment, -months.months),
-    (DATE_TIME, "-", DATE_TIME): _between,
+    (DATE_TIME, "-", DATE_TIME): lambda left, right: temporal.difference(temporal.instants(left, right)),
     (TIME, "+", DAYS_DURATION): temporal.add_to_clock,
     (TIME, "-", DAYS_DURATION): lambda clock, length: temporal.add_to_clock(clock, -length),
-    (TIME, "-", TIME): temporal.clock_difference,
+    (TIME, "-", TIME): lambda left, right: temporal.difference(temporal.clocks(left, right)),
     (DAYS_DURATION, "+", DATE): lambda length, day: temporal.add_to_date(day, length),
     (DAYS_DURATION, "+", DATE_TIME): lambda length, moment: temporal.add_time(moment, length),
     (DAYS_DURATION, "+", TIME): lambda length, clock: temporal.add_to_clock(clock, length),

@@ -121,9 +121,23 @@ def is_zoned(value: time | datetime) -> bool:
     return value.tzinfo is not None
 
 
-def instant(value: datetime) -> datetime:
-    """The same moment, so that operators of Python compare and subtract it as a moment."""
-    return value.astimezone(UTC) if is_zoned(value) else value
+def instants(left: datetime, right: datetime) -> tuple[timedelta, timedelta] | None:
+    """Both as time since the same moment; None if only one has a zone. Their instants may lie beyond the year 9999."""
+    if is_zoned(left) != is_zoned(right):
+        return None
+    first, second = (_since_year_one(value) for value in (left, right))
+    return first, second
+
+
+def clocks(left: time, right: time) -> tuple[timedelta, timedelta] | None:
+    """Both as time since the same midnight; None if it is not the same for both.
+
+    Without a date, the offset of a named zone is unknown. So such a time is comparable in its own zone only.
+    """
+    known = left.utcoffset() is not None and right.utcoffset() is not None
+    if not known and (is_zoned(left) != is_zoned(right) or zone_name(left) != zone_name(right)):
+        return None
+    return _since_midnight(left), _since_midnight(right)
 
 
 @_none_if_impossible
@@ -137,7 +151,12 @@ def add_months(value: date, months: int) -> date:
 
 @_none_if_impossible
 def add_time(value: datetime, length: timedelta) -> datetime:
-    return (instant(value) + length).astimezone(value.tzinfo) if is_zoned(value) else value + length
+    return (value.astimezone(UTC) + length).astimezone(value.tzinfo) if is_zoned(value) else value + length
+
+
+@_none_if_impossible
+def in_zone(value: datetime, zone: tzinfo | None) -> datetime:
+    return value.astimezone(zone)
 
 
 @_none_if_impossible
@@ -151,8 +170,8 @@ def add_to_clock(value: time, length: timedelta) -> time:
     return (moment + timedelta(microseconds=length.microseconds)).time().replace(tzinfo=value.tzinfo)
 
 
-def clock_difference(left: time, right: time) -> timedelta:
-    return _since_midnight(left) - _since_midnight(right)
+def difference(pair: tuple[timedelta, timedelta] | None) -> timedelta | None:
+    return None if pair is None else pair[0] - pair[1]
 
 
 def months_between(start: date, end: date) -> Months:
@@ -165,6 +184,10 @@ def months_between(start: date, end: date) -> Months:
 
 def zone_name(value: time | datetime) -> str | None:
     return value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None
+
+
+def _since_year_one(value: datetime) -> timedelta:
+    return value.replace(tzinfo=None) - datetime.min - (value.utcoffset() or timedelta(0))
 
 
 def _since_midnight(value: time) -> timedelta:

@@ -487,6 +487,23 @@ duration("-PT5M") = -@"PT5M" | true
 @"2026-01-01" + @"2026-01-01" | null
 @"2026-03-29T01:30:00@Europe/Berlin" + @"PT1H" = @"2026-03-29T03:30:00@Europe/Berlin" | true
 @"2026-03-29T12:00:00@Europe/Berlin" - @"2026-03-28T12:00:00@Europe/Berlin" = @"PT23H" | true
+@"10:00:00+01:00" = @"09:00:00Z" | true
+@"10:00:00@UTC" = @"10:00:00Z" | true
+@"10:00:00@Europe/Paris" > @"09:00:00@Europe/Paris" | true
+@"10:00:00@Europe/Paris" - @"09:00:00@Europe/Paris" = @"PT1H" | true
+@"10:00:00@Europe/Paris" - @"10:00:00Z" | null
+@"10:00:00@Europe/Paris" = @"10:00:00@Europe/Berlin" | null
+@"10:00:00@Europe/Paris" < @"10:00:00" | null
+time(now()) > time("09:00:00@Europe/Berlin") | null
+max([@"10:00:00@Europe/Paris", @"10:00:00Z"]) | null
+@"10:00:00@Europe/Paris" in [@"09:00:00Z"..@"11:00:00Z"] | null
+@"9999-12-31T23:59:59-05:00" > now() | true
+@"0001-01-01T00:00:00+02:00" < now() | true
+@"9999-12-31T23:59:59-05:00" - @"9999-12-31T23:59:59-04:00" = @"PT1H" | true
+@"9999-12-31T23:59:59@America/New_York" > @"9999-12-31T23:59:59Z" | true
+@"0001-01-01T00:00:00@Asia/Tokyo" < @"0001-01-01T00:00:00Z" | true
+date and time(@"9999-12-31T23:59:59-05:00", "Europe/Berlin") | null
+-@"P999999999DT23H59M59S" | null
 @"2026-01-01T10:00:00Z" = @"2026-01-01T11:00:00+01:00" | true
 @"2026-01-01T10:00:00Z" < @"2026-01-01T10:30:00+01:00" | false
 @"2026-01-01T10:00:00Z" = @"2026-01-01T10:00:00" | null

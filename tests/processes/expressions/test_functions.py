@@ -3,7 +3,8 @@
 import copy
 import json
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,19 @@ from jobexec.processes.expressions.feel_functions import FEEL_FUNCTIONS
 from jobexec.processes.expressions.values import KINDS
 from tests.support.suite import tiers
 
+ZONES = st.sampled_from([UTC, *(timezone(timedelta(hours=hours)) for hours in (-14, 14)), ZoneInfo("Europe/Berlin")])
+EDGES = st.sampled_from([datetime.min, datetime.max])
+TEMPORAL = st.one_of(
+    st.dates(),
+    st.times(),
+    st.times(timezones=ZONES),
+    st.datetimes(),
+    st.datetimes(timezones=st.timezones()),
+    st.builds(lambda edge, zone: edge.replace(tzinfo=zone), EDGES, ZONES),
+    st.timedeltas(),
+    st.sampled_from([timedelta.min, timedelta.max]),
+    st.builds(Months, st.integers(-(10**9), 10**9)),
+)
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -25,13 +39,7 @@ SCALARS = st.one_of(
     st.sampled_from(
         ["2026-01-31", "10:00:00Z", "2026-01-31T10:00:00@Europe/Berlin", "P1M", "-PT1H", "1.5", ",", "\\s"]
     ),
-    st.dates(),
-    st.times(),
-    st.times(timezones=st.just(UTC)),
-    st.datetimes(),
-    st.datetimes(timezones=st.timezones()),
-    st.timedeltas(),
-    st.builds(Months, st.integers(-(10**9), 10**9)),
+    TEMPORAL,
 )
 RANGES = st.builds(Range, st.integers(-5, 5), st.integers(-5, 5), st.booleans(), st.booleans())
 VALUES = st.one_of(
@@ -78,6 +86,15 @@ def test_any_operands(operator, left, right):
     except ExpressionError:
         return
     json.dumps(found)
+
+
+@pytest.mark.parametrize("operator", ["+", "-", "/", "=", "<", ">="])
+@given(left=TEMPORAL, right=TEMPORAL)
+@settings(max_examples=2 * EXAMPLES)
+def test_any_dates_and_times(operator, left, right):
+    """No error at all: what has no result is null."""
+    for source in (f"left {operator} right", "-left", "left in [right..right]", "string(left)", "[left, right]"):
+        json.dumps(parse(source, "feel").evaluate({"left": left, "right": right}))
 
 
 @pytest.mark.parametrize("operator", ["+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&&", "||"])

@@ -105,7 +105,7 @@ def date_and_time_in_zone(moment: datetime, zone: str) -> datetime | None:
     if not temporal.is_zoned(moment):
         return None
     model = temporal.parse_time(f"00:00:00@{zone}")
-    return None if model is None else moment.astimezone(model.tzinfo)
+    return None if model is None else temporal.in_zone(moment, model.tzinfo)
 
 
 @FUNCTIONS.register("duration", "from: string|days and time duration|years and months duration")
