@@ -216,6 +216,7 @@ def _passes(evaluation: Evaluation, value: Value, test: Node, rules: FeelRules) 
         return includes(expected, value)
     if type(expected) is not list or equal(evaluation, value, expected) is True:
         return equal(evaluation, value, expected)
+    evaluation.charge(len(expected))
     return _any(
         includes(item, value) if type(item) is Range else equal(evaluation, value, item) is True for item in expected
     )

@@ -61,6 +61,7 @@ VARIABLES = {
     "slyDict": SlyDict(a=1),
     "huge": 10**4000,
     "long": "x" * 60_000,
+    "many": list(range(20_000)),
 }
 FEEL_BOMB = ", ".join(f"a{at}: [a{at - 1}, a{at - 1}]" for at in range(1, 30))
 
@@ -135,6 +136,8 @@ ATTACKS = [
     (f"={{a0: [1], {FEEL_BOMB}, c: {{a0: [1], {FEEL_BOMB}}}.a29 = a29}}", "feel"),
     ("={a: [1,2,3,4,5,6,7,8]" + "".join(f", a{at}: concatenate({'a, ' * 7}a)" for at in range(1, 200)) + "}", "feel"),
     ("=for a in 1..3000 return partial", "feel"),
+    ("=count(for a in 1..100 return -a in many)", "feel"),
+    ('=count(context put({}, for a in 1..4000 return "a", 1))', "feel"),
     ("=" + "(" * 2000 + "1" + ")" * 2000, "feel"),
     ("${" + "(" * 1900 + "1" + ")" * 1900 + "}", "juel"),
     ("${" + "!" * 3000 + "true}", "juel"),
@@ -185,13 +188,27 @@ def test_limits_are_errors_of_their_own():
         parse("=for a in 1..10000 return a", "feel").evaluate({})
     with pytest.raises(LimitExceeded, match="more than 10,000 operations"):
         parse("=count(for a in 1..500 return count(partial))", "feel").evaluate({})
+    for looks in ("a in b", "list contains(b, a)", "a in (b, b)"):
+        with pytest.raises(LimitExceeded, match="more than 10,000 operations"):
+            parse(f"=count(for a in 1..100 return {looks})", "feel").evaluate({"b": ["x"] * 200})
     with pytest.raises(LimitExceeded, match="more than 65,536 characters"):
         parse("${a}${a}", "juel").evaluate({"a": "x" * 40_000})
     with pytest.raises(LimitExceeded, match="more than 1,024 bits"):
         parse("${a * a}", "juel").evaluate({"a": 2**600})
 
 
-@pytest.mark.parametrize("use", ["[a]", "string(a)", "flatten(a)", "a = b", "a.x", "distinct values([a, b])"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        "[a]",
+        "string(a)",
+        "flatten(a)",
+        "a = b",
+        "a.x",
+        "distinct values([a, b])",
+        'context put({}, for i in 1..101 return "k", 1).k = 1',
+    ],
+)
 def test_depth_of_values(use):
     variables = {}
     for name in "ab":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..comparison import check_level
 from ..functions import Functions
 from ..values import Value
 
@@ -36,6 +37,7 @@ def context_put(context: dict[str, Value], key: str, value: Value) -> dict[str, 
 def context_put_nested(context: dict[str, Value], keys: list[Value], value: Value) -> dict[str, Value] | None:
     if not keys or not all(type(key) is str for key in keys):
         return None
+    check_level(len(keys))
     inner: Value = value
     for at in range(len(keys) - 1, -1, -1):
         around = get_nested_value(context, keys[:at])
