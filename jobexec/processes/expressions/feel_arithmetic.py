@@ -25,6 +25,7 @@ from .values import (
 )
 
 _EXACT = 10**DIGITS
+_MONTHS = 12 * 10**9
 
 
 def compute(operator: str, left: Value, right: Value) -> Value:
@@ -59,8 +60,8 @@ def _decimals(operation: Callable[[Decimal, Decimal], Decimal]) -> Callable[[Num
     return computed
 
 
-_add, _subtract, _multiply = (
-    _decimals(operation) for operation in (DECIMALS.add, DECIMALS.subtract, DECIMALS.multiply)
+_add, _subtract, _multiply, _raise = (
+    _decimals(operation) for operation in (DECIMALS.add, DECIMALS.subtract, DECIMALS.multiply, DECIMALS.power)
 )
 
 
@@ -79,21 +80,35 @@ def _fast(
     return computed
 
 
+def _power(base: Number, exponent: Number) -> Number | None:
+    """0 ** 0 is 1, as in Java and Python; decimals have no result for it, and infinity for 0 ** -1."""
+    if exponent == 0:
+        return 1
+    return None if base == 0 and exponent < 0 else _raise(base, exponent)
+
+
 _NUMBERS: dict[str, Callable[[Number, Number], Number | None]] = {
     "+": _fast(lambda left, right: left + right, _add),
     "-": _fast(lambda left, right: left - right, _subtract),
     "*": _fast(lambda left, right: left * right, _multiply),
     "/": _decimals(DECIMALS.divide),
-    "**": _decimals(DECIMALS.power),
+    "**": _power,
 }
 
 
+def _months(count: Any) -> Months:
+    """Raises OverflowError for more than a duration can say: its text has at most nine digits of years."""
+    if abs(count) >= _MONTHS:
+        raise OverflowError
+    return Months(int(count))
+
+
 def _months_times(months: Months, factor: Number) -> Months:
-    return Months(int(to_decimal(months.months) * to_decimal(factor)))
+    return _months(DECIMALS.multiply(to_decimal(months.months), to_decimal(factor)))
 
 
 def _months_by(months: Months, divisor: Number) -> Months:
-    return Months(int(to_decimal(months.months) / to_decimal(divisor)))
+    return _months(DECIMALS.divide(to_decimal(months.months), to_decimal(divisor)))
 
 
 def _days_times(length: timedelta, factor: Number) -> timedelta:
@@ -135,8 +150,8 @@ _OTHERS: dict[tuple[str, str, str], Callable[[Any, Any], Value]] = {
     (DAYS_DURATION, "/", DAYS_DURATION): _days_ratio,
     (MONTHS_DURATION, "+", DATE): lambda months, day: temporal.add_months(day, months.months),
     (MONTHS_DURATION, "+", DATE_TIME): lambda months, moment: temporal.add_months(moment, months.months),
-    (MONTHS_DURATION, "+", MONTHS_DURATION): lambda left, right: Months(left.months + right.months),
-    (MONTHS_DURATION, "-", MONTHS_DURATION): lambda left, right: Months(left.months - right.months),
+    (MONTHS_DURATION, "+", MONTHS_DURATION): lambda left, right: _months(left.months + right.months),
+    (MONTHS_DURATION, "-", MONTHS_DURATION): lambda left, right: _months(left.months - right.months),
     (MONTHS_DURATION, "*", NUMBER): _months_times,
     (NUMBER, "*", MONTHS_DURATION): lambda factor, months: _months_times(months, factor),
     (MONTHS_DURATION, "/", NUMBER): _months_by,
