@@ -58,6 +58,11 @@ def twice(number):
     return number * 2
 
 
+@function("tests.pause")
+def pause():
+    return timedelta(days=1)
+
+
 @listener("tests.bpmn.audit")
 def audit(context):
     DONE.append(f"{context.event} {context.element_id}")
@@ -756,7 +761,20 @@ def test_what_is_wrong_is_said_with_its_element(alias, body, told):
 
 @pytest.mark.parametrize(
     ("due", "days"),
-    [("P3D", 3), ("${wait}", 2), ("2030-01-31T12:00:00Z", None), ("2030-01-31T12:00:00", None), ("${at}", None)],
+    [
+        ("P3D", 3),
+        ("-P3D", -3),
+        ("${wait}", 2),
+        ("${tests.pause()}", 1),
+        ("=duration(wait)", 2),
+        ("=duration(&quot;PT12H&quot;) * -1", -0.5),
+        ("2030-01-31T12:00:00Z", None),
+        ("2030-01-31T12:00:00", None),
+        ("2030-01-31T13:00:00+01:00[Europe/Berlin]", None),
+        ("${at}", None),
+        ("=date and time(at)", None),
+        ("=@&quot;2030-01-31T13:00:00@Europe/Berlin&quot;", None),
+    ],
 )
 def test_a_task_is_due_at_a_time_or_after_a_duration(alias, due, days):
     deployed(alias, f'<startEvent id="s"/><userTask id="ask" camunda:dueDate="{due}"/>' + flows(("s", "ask")))
@@ -764,6 +782,48 @@ def test_a_task_is_due_at_a_time_or_after_a_duration(alias, due, days):
     task = UserTask.objects.using(alias).get()
     expected = datetime(2030, 1, 31, 12, tzinfo=UTC) if days is None else task.create_time + timedelta(days=days)
     assert task.due_date == expected
+
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("timer", "value", "expected"),
+    [
+        ("timeDuration", '=duration("P1M")', datetime(2026, 2, 28, 12, tzinfo=UTC)),
+        ("timeDuration", '=@"P1Y" + @"P1M"', datetime(2027, 2, 28, 12, tzinfo=UTC)),
+        ("timeDuration", '=@"PT1H" * 1.5', datetime(2026, 1, 31, 13, 30, tzinfo=UTC)),
+        ("timeDate", '=now() + @"P1M"', datetime(2026, 2, 28, 12, tzinfo=UTC)),
+        ("timeDate", '=@"2026-07-01"', datetime(2026, 7, 1, tzinfo=UTC)),
+        ("timeDate", '=@"2026-07-01T12:00:00@Europe/Berlin"', datetime(2026, 7, 1, 10, tzinfo=UTC)),
+        ("timeDate", "2026-07-01T12:00:00+02:00[Europe/Berlin]", datetime(2026, 7, 1, 10, tzinfo=UTC)),
+        ("timeDate", "2026-12-02T08:09:40+02:00[Europe/Berlin]", datetime(2026, 12, 2, 6, 9, 40, tzinfo=UTC)),
+        ("timeDate", "2026-07-01T12:00:00Z[UTC]", datetime(2026, 7, 1, 12, tzinfo=UTC)),
+        ("timeCycle", "R3/2026-07-01T12:00:00+02:00[Europe/Berlin]/P1D", datetime(2026, 7, 1, 10, tzinfo=UTC)),
+        ("timeCycle", '="R/" + string(@"PT1H")', datetime(2026, 1, 31, 13, tzinfo=UTC)),
+    ],
+)
+def test_times_of_timers(alias, run_jobs, timer, value, expected):
+    event = f"<timerEventDefinition><{timer}>{value}</{timer}></timerEventDefinition>"
+    body = (
+        '<startEvent id="s"/><userTask id="a"/><endEvent id="e"/>'
+        f'<boundaryEvent id="late" attachedToRef="a" cancelActivity="{str(timer != "timeCycle").lower()}">{event}'
+        "</boundaryEvent>"
+    )
+    with controlled_clock(NOW) as clock:
+        deployed(alias, body + flows(("s", "a"), ("late", "e")))
+        start("order", using=alias)
+        assert TimerJob.objects.using(alias).get().due_date == expected
+        clock.advance(expected - NOW)
+        run_jobs()
+        assert UserTask.objects.using(alias).exists() == (timer == "timeCycle")
+
+
+@pytest.mark.parametrize("value", ["2026-07-01T12:00:00+02:00[Europe/Berlim]", "2026-07-01T12:00:00[Europe/Berlin]"])
+def test_a_time_with_a_zone_that_says_no_moment(alias, value):
+    event = f"<timerEventDefinition><timeDate>{value}</timeDate></timerEventDefinition>"
+    with pytest.raises(InvalidProcess, match="s: The timer expects a date or a time"):
+        deployed(alias, f'<startEvent id="s">{event}</startEvent>')
 
 
 def test_who_has_started_it_is_a_variable(alias):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from jobexec.json_values import shown
@@ -68,7 +68,7 @@ def _moment(element: str, field: str, value: Any, now: datetime) -> datetime | N
     """A date or, as in Camunda, a duration that begins with the task."""
     if value is None or value == "":
         return None
-    is_duration = isinstance(value, str) and value.startswith("P")
+    is_duration = isinstance(value, timedelta) or (isinstance(value, str) and value.startswith(("P", "-P")))
     try:
         return first(element, Timer(TimerKind.DURATION if is_duration else TimerKind.DATE, value, False), now)[0]
     except StepError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.utils.dateparse import parse_datetime
 from jobexec.exceptions import InvalidSchedule
 from jobexec.recurrence import parse
 from jobexec.recurrence.cycle import Cycle, with_start
+from jobexec.recurrence.zones import find_zone
 
 from ..definition import TimerKind
 from ..engine.exceptions import StepError
@@ -21,6 +23,8 @@ _FORMS = {
     TimerKind.DURATION: "a duration such as PT5M",
     TimerKind.CYCLE: "a cycle such as R3/PT10M, or a cron expression",
 }
+#: Java, and so Camunda 8, writes the name of the zone after the offset: 2026-07-31T12:00:00+02:00[Europe/Berlin].
+_NAMED = re.compile(r"(Z|[+-]\d\d:\d\d)\[([^\[\]]+)\]")
 
 
 def first(element: str, timer: Timer, now: datetime) -> tuple[datetime, str]:
@@ -33,7 +37,7 @@ def first(element: str, timer: Timer, now: datetime) -> tuple[datetime, str]:
             return _date(timer.when), ""
         if timer.kind is TimerKind.DURATION:
             return now + _duration(timer.when, now), ""
-        text = with_start(str(timer.when), now)
+        text = with_start(_unnamed(timer.when), now)
         due = parse(text, anchor=now).next_after(now)
         if due is None:
             raise ValueError("its last time is over")
@@ -59,10 +63,19 @@ def of_cycle(repeat: str, planned: datetime) -> dict[str, str]:
 
 
 def _date(value: Any) -> datetime:
-    found = value if isinstance(value, date) else parse_datetime(str(value)) or isodate.parse_date(str(value))
+    text = _unnamed(value)
+    found = value if isinstance(value, date) else parse_datetime(text) or isodate.parse_date(text)
     if not isinstance(found, datetime):
         found = datetime.combine(found, time())
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _unnamed(value: Any) -> str:
+    """The text without names of zones: the offset says the moment. Raises InvalidSchedule for an unknown zone."""
+    text = str(value)
+    for _, zone in _NAMED.findall(text):
+        find_zone(zone)
+    return _NAMED.sub(r"\1", text)
 
 
 def _duration(value: Any, now: datetime) -> timedelta:
