@@ -99,6 +99,13 @@ def test_what_is_not_asynchronous_runs_in_the_callers_transaction(alias):
     assert (DONE, instance.state) == (["a"], "completed")
 
 
+def test_a_message_that_is_thrown_needs_no_name(alias):
+    sent = '<messageEventDefinition camunda:delegateExpression="${tests.bpmn.note}"/>'
+    body = f'<intermediateThrowEvent id="m">{sent}</intermediateThrowEvent><endEvent id="e">{sent}</endEvent>'
+    deployed(alias, '<startEvent id="s"/>' + body + flows(("s", "m"), ("m", "e")))
+    assert (start("order", using=alias).state, DONE) == ("completed", ["m", "e"])
+
+
 def fork(extra=""):
     asynchronous = 'camunda:asyncBefore="true"'
     return (

@@ -132,6 +132,10 @@ def test_a_message_is_thrown_as_a_service_task_works():
     assert thrown(work).work == Work(mode=Mode.EXTERNAL, topic="send")
     handler = '<messageEventDefinition messageRef="m" camunda:delegateExpression="${send}"/>'
     assert thrown(handler, "intermediateThrowEvent").work == Work(handler="send")
+    nameless = '<messageEventDefinition camunda:class="org.acme.Send"/>'  # as in the manual of Camunda 7
+    for kind in ("endEvent", "intermediateThrowEvent"):
+        node = thrown(nameless, kind)
+        assert (node.event, node.work) == (Event(Trigger.MESSAGE), Work(handler="org.acme.Send"))
     zeebe = '<extensionElements><zeebe:taskDefinition type="send"/></extensionElements>'
     definition = f'{zeebe}<messageEventDefinition messageRef="m"/>'
     assert thrown(definition, dialect="zeebe", top='<message id="m" name="n"/>').work.topic == "send"

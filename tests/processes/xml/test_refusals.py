@@ -170,6 +170,14 @@ CASES = {
         CATCH.format('<messageEventDefinition messageRef="nobody"/>'),
         "There is no message with the id 'nobody'",
     ),
+    "a message that is caught without a name": (
+        CATCH.format("<messageEventDefinition/>"),
+        "Its message needs a name",
+    ),
+    "a message that nothing sends": (
+        '<intermediateThrowEvent id="x"><messageEventDefinition/></intermediateThrowEvent>',
+        "A message that is thrown needs a handler, an expression or a topic",
+    ),
     "no signal": (CATCH.format('<signalEventDefinition signalRef="nobody"/>'), "There is no signal"),
     "a timer without a time": (CATCH.format("<timerEventDefinition/>"), "A timer needs a date"),
     "a timer with two times": (

@@ -65,12 +65,13 @@ def events_are_complete(process: Process) -> Iterator[Problem]:
 def _missing(node: Node, event: Event) -> str | None:
     if event.trigger is Trigger.TIMER and (event.timer is None or not event.when):
         return "A timer needs a date, a duration or a cycle."
-    if event.trigger in _NAMED and not event.name:
-        return f"Its {event.trigger} needs a name."
     throws = node.kind in (Kind.THROW_EVENT, Kind.END_EVENT)
+    sends = throws and event.trigger is Trigger.MESSAGE  # its handler or worker knows what
+    if event.trigger in _NAMED and not event.name and not sends:
+        return f"Its {event.trigger} needs a name."
     if throws and event.trigger in (Trigger.ERROR, Trigger.ESCALATION) and not event.code:
         return f"Throwing {a(event.trigger)} needs a code."
-    if throws and event.trigger is Trigger.MESSAGE and node.work is None:
+    if sends and node.work is None:
         return "A message that is thrown needs a handler, an expression or a topic."
     return None
 
