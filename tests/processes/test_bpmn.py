@@ -17,7 +17,7 @@ from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.exceptions import InstanceOver, MismatchingMessage, UnknownProcess
 from jobexec.processes.handlers.registry import function, listener, service_task
-from jobexec.processes.models import EventSubscription, ProcessDefinition, ProcessInstance, UserTask
+from jobexec.processes.models import EventSubscription, ProcessDefinition, ProcessInstance, UserTask, Variable
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.events import correlate, signal
 from jobexec.processes.operations.instances import cancel, set_variables
@@ -104,6 +104,42 @@ def test_a_message_that_is_thrown_needs_no_name(alias):
     body = f'<intermediateThrowEvent id="m">{sent}</intermediateThrowEvent><endEvent id="e">{sent}</endEvent>'
     deployed(alias, '<startEvent id="s"/>' + body + flows(("s", "m"), ("m", "e")))
     assert (start("order", using=alias).state, DONE) == ("completed", ["m", "e"])
+
+
+def variables(alias, scope):
+    return dict(Variable.objects.using(alias).filter(scope_id=scope).values_list("name", "value"))
+
+
+LOCAL = (
+    '<extensionElements><camunda:inputOutput><camunda:inputParameter name="a">1</camunda:inputParameter>'
+    "</camunda:inputOutput>{}</extensionElements>"
+)
+LOCAL_INS = '<camunda:in source="a" target="b" local="true"/><camunda:in source="n" target="m" local="true"/>'
+
+
+@pytest.mark.parametrize("passed", [LOCAL_INS, '<camunda:in variables="all" local="true"/>'], ids=["names", "all"])
+def test_what_is_passed_locally_is_of_the_element_itself(alias, passed):
+    """``n`` is a variable of the process, ``a`` one of the element that calls, or throws."""
+    child = '<process id="child" isExecutable="true"><startEvent id="t"/><userTask id="u"/>{}</process>'
+    signal = (
+        f'<signalEventDefinition signalRef="g"><extensionElements>{passed}</extensionElements></signalEventDefinition>'
+    )
+    body = (
+        '<startEvent id="s"/><callActivity id="c" calledElement="child">'
+        + LOCAL.format(passed)
+        + f'</callActivity><endEvent id="e">{LOCAL.format("")}{signal}</endEvent>'
+        '<subProcess id="h" triggeredByEvent="true"><startEvent id="got" isInterrupting="false">'
+        '<signalEventDefinition signalRef="g"/></startEvent><userTask id="after"/>'
+        '<sequenceFlow id="z" sourceRef="got" targetRef="after"/></subProcess>'
+    )
+    flow = '<sequenceFlow id="y" sourceRef="t" targetRef="u"/>'
+    deployed(alias, body + flows(("s", "c"), ("c", "e")), before=child.format(flow) + '<signal id="g" name="go"/>')
+    expected = {"b": "1", "m": None} if passed == LOCAL_INS else {"a": "1"}
+    start("order", variables={"n": 5}, using=alias)
+    called = ProcessInstance.objects.using(alias).get(definition_key="child")
+    assert variables(alias, called.pk) == expected
+    complete(UserTask.objects.using(alias).get())
+    assert variables(alias, UserTask.objects.using(alias).get().instance_id) == {"n": 5, **expected}
 
 
 def fork(extra=""):

@@ -38,8 +38,8 @@ class Mapping:
     """One variable that is passed on: ``camunda:inputParameter``, ``zeebe:input``, ``camunda:in``, ``camunda:out`` …
 
     ``source`` is a value: ``camunda:in source="a"`` is the expression ``${a}``. ``target`` None stands for
-    ``variables="all"``; the source is then ignored. ``local`` is that attribute: of all variables, only those of the
-    activity itself. ``zeebe``: the target may be a place in an object, ``order.receipt``.
+    ``variables="all"``; the source is then ignored. ``local`` is that attribute: the source sees the variables of the
+    activity itself only. ``zeebe``: the target may be a place in an object, ``order.receipt``.
     """
 
     target: str | None

@@ -83,13 +83,7 @@ def give_back(moves: Moves, token: Token, node: Node) -> None:
 def pass_on(moves: Moves, mappings: Iterable[Mapping], source: Place, target: Place, local: bool) -> None:
     """Variables go from one place to another; ``local``: into it, not to where they are found around it."""
     for mapping in mappings:
-        if mapping.target is not None:
-            found = {mapping.target: moves.value(source, mapping.source)}
-        elif mapping.local:
-            found = dict(moves.rows.variables.get(source.id, {}))
-        else:
-            found = dict(moves.rows.scope(source))
-        for name, value in found.items():
+        for name, value in moves.passed(mapping, source).items():
             if local:
                 moves.rows.set_local(target, name, value)
             else:

@@ -6,13 +6,14 @@ there. So a process of a thousand elements needs no deep stack, and what was rem
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from collections.abc import Mapping as Variables
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any
 from uuid import UUID
 
-from ..definition import Expression, Flow, JobOptions, Listener, Node, Process, Value, When
+from ..definition import Expression, Flow, JobOptions, Listener, Mapping, Node, Process, Value, When
 from .environment import Environment, Notice, Scope
 from .exceptions import BpmnError, NoCondition, TooManyMoves, UncaughtError
 from .rows import ActivityInstance, ActivityState, Incident, Instance, Job, JobKind, Place, State, Token
@@ -143,7 +144,7 @@ class Moves:
             raise NoCondition(element, f"The condition {condition.text} is neither true nor false, but {found!r}.")
         return found
 
-    def bring(self, token: Token, variables: Mapping[str, Any], node: Node | None = None) -> None:
+    def bring(self, token: Token, variables: Variables[str, Any], node: Node | None = None) -> None:
         """Set what the work, the message or the user of an element brings; ``node`` if the token is not at it yet."""
         if (node or self.node(token)).keeps_variables:
             for name, value in variables.items():
@@ -151,7 +152,12 @@ class Moves:
         else:
             self.set_all(token, variables)
 
-    def set_all(self, place: Place, variables: Mapping[str, Any]) -> None:
+    def passed(self, mapping: Mapping, source: Place) -> dict[str, Any]:
+        """What a mapping of ``camunda:in`` or ``camunda:out`` takes from a place; if local, from no scope around it."""
+        scope = self.rows.scope(source, mapping.local)
+        return dict(scope) if mapping.target is None else {mapping.target: self.value(source, mapping.source, scope)}
+
+    def set_all(self, place: Place, variables: Variables[str, Any]) -> None:
         for name, value in variables.items():
             self.rows.set(place, name, value)
 
@@ -244,7 +250,7 @@ class Moves:
         return self.rows.add_instance(Instance(id, definition, started_at=self.now, **columns))
 
 
-def placed(target: str, value: Any, around: Mapping[str, Any]) -> tuple[str, Any]:
+def placed(target: str, value: Any, around: Variables[str, Any]) -> tuple[str, Any]:
     """The variable in which a target such as ``order.receipt`` is, and its value: the object with that in its place.
 
     ``around`` has the value that it had before; what is no object is replaced.

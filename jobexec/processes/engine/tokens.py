@@ -268,10 +268,10 @@ class Tokens:
             place = self.place(place.parent)
         yield place
 
-    def scope(self, place: Place) -> Scope:
-        """What is visible at a place."""
+    def scope(self, place: Place, local: bool = False) -> Scope:
+        """What is visible at a place; ``local``: of its own only."""
         places = tuple(self.outward(place))
-        layers = tuple(layer for around in places for layer in self._layers(around))
+        layers = tuple(layer for around in (places[:1] if local else places) for layer in self._layers(around))
         return Scope(layers, places, self.instance(place))
 
     def _layers(self, place: Place) -> Iterator[Layer]:

@@ -114,10 +114,7 @@ def _payload(moves: Moves, token: Token, node: Node) -> dict[str, Any]:
     assert node.event is not None
     found: dict[str, Any] = {}
     for mapping in node.event.inputs:
-        if mapping.target is None:
-            found.update(moves.rows.scope(token))
-        else:
-            found[mapping.target] = moves.value(token, mapping.source)
+        found |= moves.passed(mapping, token)
     return found
 
 

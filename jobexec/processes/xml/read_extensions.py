@@ -160,11 +160,15 @@ def _parameter_value(element: Element, reading: Reading) -> Value:
 
 def call_mappings(element: Element, reading: Reading, name: str) -> tuple[Mapping, ...]:
     """``camunda:in`` or ``camunda:out`` that pass variables."""
-    found = [_call_mapping(each, reading) for each in element.extensions(name)]
+    has_key = element.name == "callActivity" and name == "in"
+    found = [_call_mapping(each, reading, has_key) for each in element.extensions(name)]
     return tuple(mapping for mapping in found if mapping is not None)
 
 
-def _call_mapping(element: Element, reading: Reading) -> Mapping | None:
+def _call_mapping(element: Element, reading: Reading, has_key: bool) -> Mapping | None:
+    if element.get("businessKey") and not has_key:
+        element.problem("Only the camunda:in of a call activity passes a business key; pass it as a variable.")
+        return None
     local = element.flag("local", False)
     if element.get("variables"):
         if element.get("variables") != "all":

@@ -173,6 +173,17 @@ a signal with variables
     var x => 5
     signals => go:{"x": 5}
 
+a signal with the local variables of its thrower, which has none
+    start -> f+ -> w, a
+    w = catch signal go
+    a -> shout -> end
+    shout = throw signal go local:=
+    w -> c -> end
+    ---
+    start n=5 => a w
+    complete a => c
+    signals => go:{}
+
 a signal that interrupts the scope of its thrower
     start -> sub -> end
     sub: s -> a -> shout -> b -> e

@@ -148,6 +148,16 @@ CASES = {
     "calendar": ('<userTask id="x" flowable:businessCalendarName="c"/>', "calendars are not supported"),
     "a case": ('<callActivity id="x" camunda:caseRef="c"/>', "cases (CMMN) are not supported"),
     "a tenant": ('<callActivity id="x" calledElement="c" camunda:calledElementTenantId="t"/>', "has the tenant of"),
+    "a business key that comes back": (
+        '<callActivity id="x" calledElement="c"><extensionElements><camunda:out businessKey="${k}"/>'
+        "</extensionElements></callActivity>",
+        "Only the camunda:in of a call activity passes a business key",
+    ),
+    "a business key of a signal": (
+        '<intermediateThrowEvent id="x"><signalEventDefinition signalRef="sig"><extensionElements>'
+        '<camunda:in businessKey="${k}"/></extensionElements></signalEventDefinition></intermediateThrowEvent>',
+        "Only the camunda:in of a call activity passes a business key",
+    ),
     "a binding": (
         '<callActivity id="x" calledElement="c" camunda:calledElementBinding="best"/>',
         "expected one of latest",
