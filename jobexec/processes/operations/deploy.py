@@ -182,6 +182,8 @@ def _write(
     tenant: str,
     user: str,
 ) -> list[ProcessDefinition]:
+    from ..xml import text_of
+
     now = clock.now(using)
     (key,) = next_keys(using, 1)
     deployment = ProcessDeployment(
@@ -193,7 +195,7 @@ def _write(
         resource = ProcessResource(
             deployment_id=deployment.pk,
             name=file,
-            text=content.decode("utf-8", "replace"),
+            text=text_of(content),
             sha256=_digest(content),
         )
         resource.save(using=using, force_insert=True)

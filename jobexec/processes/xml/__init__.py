@@ -8,5 +8,6 @@ from __future__ import annotations
 
 from .model import Edge, Model, Participant, Shape
 from .read import read
+from .safe import text_of
 
-__all__ = ["Edge", "Model", "Participant", "Shape", "read"]
+__all__ = ["Edge", "Model", "Participant", "Shape", "read", "text_of"]

@@ -25,15 +25,18 @@ FILE = "file"
 # Both parsers decode these alike.
 _ENCODINGS = frozenset({"utf-8", "utf-16", "us-ascii", "ascii", "iso-8859-1"})
 _DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']")
+_DECLARATION = re.compile(r"\A(<\?xml[^>]*?encoding\s*=\s*[\"'])[A-Za-z0-9._-]+")
+#: How files in UTF-16 begin: with a mark of their byte order, or with "<".
+_WIDE = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
 
 
 def parse(data: bytes) -> etree._Element:
     """The root of a document. Raises InvalidProcess if it is malformed, too large, or uses what is refused."""
     if len(data) > MAX_BYTES:
         _refuse(f"The file has {len(data):,} bytes; expected at most {MAX_BYTES:,}.")
-    declared = _DECLARED.match(data.lstrip(b"\xef\xbb\xbf"))
-    if declared and declared[1].decode().lower() not in _ENCODINGS:
-        _refuse(f"The encoding {declared[1].decode()} is not accepted; expected UTF-8.", 1)
+    declared = _declared(data)
+    if declared and declared.lower() not in _ENCODINGS:
+        _refuse(f"The encoding {declared} is not accepted; expected UTF-8.", 1)
     _Scanner().scan(data)
     parser = etree.XMLParser(
         resolve_entities=False,
@@ -51,6 +54,18 @@ def parse(data: bytes) -> etree._Element:
     if root.getroottree().docinfo.internalDTD is not None:
         _refuse("A DOCTYPE is not accepted.")
     return root
+
+
+def text_of(data: bytes) -> str:
+    """A document that :func:`parse` accepts, as text to be stored, and downloaded as UTF-8: it declares that, too."""
+    encoding = (_WIDE.get(data[:2]) or _declared(data) or "utf-8").lower()
+    text = data.decode(encoding)
+    return text if encoding == "utf-8" else _DECLARATION.sub(r"\1UTF-8", text, count=1)
+
+
+def _declared(data: bytes) -> str | None:
+    found = _DECLARED.match(data.removeprefix(b"\xef\xbb\xbf"))
+    return found[1].decode() if found else None
 
 
 class _Scanner:

@@ -5,7 +5,9 @@ import time
 import pytest
 
 from jobexec.processes.definition import InvalidProcess
-from jobexec.processes.xml import read
+from jobexec.processes.models import ProcessResource
+from jobexec.processes.operations.deploy import deploy
+from jobexec.processes.xml import read, text_of
 from jobexec.processes.xml.safe import MAX_ATTRIBUTE, MAX_BYTES, MAX_ELEMENTS, MAX_LEVELS, parse
 from tests.processes.support.bpmn import around, problems, process
 
@@ -106,11 +108,37 @@ def test_accepted_beginnings(prefix):
     assert problems(prefix.encode() + process(around('<task id="x" name="größer"/>'))) == []
 
 
-def test_utf_16_and_latin_1():
+@pytest.mark.parametrize(
+    ("encoding", "declared"),
+    [
+        ("utf-16", "UTF-16"),
+        ("utf-16-le", "UTF-16"),
+        ("utf-16-be", "utf-16"),
+        ("utf-16", ""),
+        ("latin-1", "ISO-8859-1"),
+        ("utf-8", "utf-8"),
+        ("utf-8-sig", ""),
+        ("utf-8", ""),
+    ],
+)
+def test_encodings(encoding, declared):
+    """Whatever a file is read from, its text is UTF-8, and the text of UTF-8 is unchanged."""
     text = process(around('<task id="x" name="größer"/>')).decode()
-    for name in ("UTF-16", "ISO-8859-1"):
-        document = f'<?xml version="1.0" encoding="{name}"?>{text}'.encode(name)
-        assert read(document).processes[0].node("x").name == "größer"
+    document = f'<?xml version="1.0" encoding="{declared}"?>{text}' if declared else text
+    data = document.encode(encoding)
+    stored = text_of(data)
+    for each in (data, stored.encode()):
+        assert read(each).processes[0].node("x").name == "größer"
+    if encoding.startswith("utf-8"):
+        assert stored.encode() == data
+    else:
+        assert stored == document.replace(f'encoding="{declared}"', 'encoding="UTF-8"')
+
+
+def test_the_stored_text_of_a_file_in_another_encoding(db):
+    text = process(around('<userTask id="x" name="größer"/>')).decode()
+    deploy(("p.bpmn", f'<?xml version="1.0" encoding="UTF-16"?>{text}'.encode("utf-16")))
+    assert ProcessResource.objects.get().text == f'<?xml version="1.0" encoding="UTF-8"?>{text}'
 
 
 def test_comments_are_left_out_of_texts():
