@@ -39,7 +39,7 @@ def read(data: bytes) -> Model:
         raise InvalidProcess([Problem(FILE, f"The file begins with {root.shown}; expected BPMN 2.0 definitions.", 1)])
     model = _read_model(root, reading)
     root.report_unread()
-    _check_whole(model, reading)
+    _check_whole(model, root, reading)
     if reading.problems:
         raise InvalidProcess(sorted(reading.problems, key=lambda each: (each.line or 0, each.element, each.message)))
     return model
@@ -85,10 +85,16 @@ def _participants(root: Element) -> Iterable[Participant]:
             each.discard()
 
 
-def _check_whole(model: Model, reading: Reading) -> None:
+def _check_whole(model: Model, root: Element, reading: Reading) -> None:
     """The rules of definitions, which need a whole process, and what several processes have in common."""
     if not model.processes:
         reading.problems.append(Problem(FILE, "The file has no process.", 1))
+    if not any(process.executable for process in model.processes):
+        for each in root.children("process"):
+            if each.get("isExecutable") is None:  # one that is "false" on purpose is a drawing
+                each.problem(
+                    'No process of the file is executable. In files of Camunda, this takes isExecutable="true".'
+                )
     keys = [process.key for process in model.processes]
     for process in model.processes:
         if keys.count(process.key) > 1:

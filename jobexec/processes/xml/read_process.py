@@ -46,7 +46,7 @@ def read_process(element: Element, reading: Reading) -> Process:
         nodes=tuple(_completed(content)),
         flows=tuple(content.flows),
         name=element.get("name"),
-        executable=element.flag("isExecutable", True),
+        executable=element.flag("isExecutable", not reading.is_camunda),
         version_tag=_version_tag(element),
         history_ttl=element.vendor("historyTimeToLive"),
         startable=element.vendor_flag("isStartableInTasklist", True),

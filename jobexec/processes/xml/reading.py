@@ -9,7 +9,7 @@ from jobexec.processes import expressions
 from jobexec.processes.definition import Expression, Language, Problem, Value
 from jobexec.processes.expressions.tree import Name, Node, Property
 
-from .names import VENDORS, ZEEBE
+from .names import CAMUNDA, FOX, VENDORS, ZEEBE
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -31,6 +31,8 @@ class Reading:
         self.is_zeebe = ZEEBE in namespaces
         #: The others write JUEL. In a file of Camunda 8 alone, its marks are plain text.
         self.has_juel = not self.is_zeebe or not namespaces.isdisjoint(VENDORS)
+        #: In Camunda, a process is executed only if it says that it is executable.
+        self.is_camunda = not namespaces.isdisjoint((CAMUNDA, FOX, ZEEBE))
 
     def problem(self, element: Element, message: str) -> None:
         problem = Problem(element.id, message, element.line)

@@ -1,9 +1,11 @@
 """Flows, gateways, lanes, processes, and the drawing."""
 
+import pytest
+
 from jobexec.processes.definition import Expression, Kind, Language, from_json, to_json
 from jobexec.processes.xml import Edge, Participant, Shape
 from jobexec.processes.xml.model import Bounds
-from tests.processes.support.bpmn import around, problems, process, read_model, read_node, read_process
+from tests.processes.support.bpmn import around, definitions, problems, process, read_model, read_node, read_process
 
 BRANCHES = (
     '<startEvent id="s"/><sequenceFlow id="f" sourceRef="s" targetRef="x"/><exclusiveGateway id="x" default="b"/>'
@@ -77,7 +79,8 @@ POOLS = """
 <collaboration id="c"><participant id="pool1" name="Shop" processRef="p"/><participant id="pool2" name="Customer"/>
  <messageFlow id="mf" sourceRef="pool2" targetRef="pool1"/><textAnnotation id="ta"><text>x</text></textAnnotation>
 </collaboration>
-<process id="p"><startEvent id="s"/></process><process id="q" isExecutable="false"><task id="lonely"/></process>
+<process id="p" isExecutable="true"><startEvent id="s"/></process>
+<process id="q" isExecutable="false"><task id="lonely"/></process>
 """
 
 
@@ -87,9 +90,33 @@ def test_several_processes_and_pools():
     assert model.participants == (Participant("pool1", "Shop", "p"), Participant("pool2", "Customer", None))
 
 
+@pytest.mark.parametrize(
+    ("dialect", "executable"), [("camunda", False), ("zeebe", False), ("flowable", True), ("activiti", True)]
+)
+def test_a_process_that_does_not_say_whether_it_is_executable(dialect, executable):
+    """In Camunda it is not, so it may be incomplete."""
+    shop = '<process id="shop" isExecutable="true"><startEvent id="s"/></process>'
+    customer = '<process id="customer"><startEvent id="t"/>{}</process>'
+    model = read_model(shop + customer.format(""), dialect)
+    assert [(each.key, each.executable) for each in model.processes] == [("shop", True), ("customer", executable)]
+    bare = '<sendTask id="x"/><sequenceFlow id="f" sourceRef="t" targetRef="x"/>'
+    found = problems(definitions(shop + customer.format(bare), dialect))
+    assert {element for element, _ in found} == (set() if not executable else {"x"})
+
+
+@pytest.mark.parametrize("dialect", ["camunda", "zeebe"])
+def test_a_file_without_an_executable_process(dialect):
+    unsaid = '<process id="p"><startEvent id="s"/></process>'
+    said = '<process id="q" isExecutable="false"><startEvent id="t"/></process>'
+    told = 'No process of the file is executable. In files of Camunda, this takes isExecutable="true".'
+    assert problems(definitions(unsaid, dialect)) == problems(definitions(unsaid + said, dialect)) == [("p", told)]
+    assert problems(definitions(said, dialect)) == []
+
+
 def test_the_drawing():
     model = read_model(
-        '<process id="p"><startEvent id="s"/></process><bpmndi:BPMNDiagram id="D"><bpmndi:BPMNPlane bpmnElement="p">'
+        '<process id="p" isExecutable="true"><startEvent id="s"/></process>'
+        '<bpmndi:BPMNDiagram id="D"><bpmndi:BPMNPlane bpmnElement="p">'
         '<bpmndi:BPMNShape id="S" bpmnElement="s" isExpanded="true" isHorizontal="false">'
         '<dc:Bounds x="10" y="20.5" width="36" height="36"/><bpmndi:BPMNLabel>'
         '<dc:Bounds x="1" y="2" width="3" height="4"/>'

@@ -82,4 +82,4 @@ def test_any_bytes(data):
 def test_sub_processes_as_deep_as_elements_may_be(dialect):
     content = "".join(f'<subProcess id="s{at}"><startEvent id="t{at}"/>' for at in range(97)) + "</subProcess>" * 97
     with pytest.raises(InvalidProcess, match="No flow leads to it"):
-        read(definitions(f'<process id="p">{content}</process>', dialect))
+        read(definitions(f'<process id="p" isExecutable="true">{content}</process>', dialect))

@@ -260,7 +260,7 @@ def test_refused_in_zeebe(name):
     ],
 )
 def test_the_top_of_a_file(content, element, reason):
-    found = problems(definitions(content + '<process id="p"><startEvent id="s"/></process>'))
+    found = problems(definitions(content + '<process id="p" isExecutable="true"><startEvent id="s"/></process>'))
     assert found == [] if reason is None else any(id == element and reason in message for id, message in found)
 
 
