@@ -55,7 +55,7 @@ DRAWN_ATTRIBUTES = frozenset(
         *("exporter", "exporterVersion", "targetNamespace", "expressionLanguage", "typeLanguage"),
         *("processType", "isClosed", "gatewayDirection", "isImmediate", "textFormat", "implementation"),
         *("itemSubjectRef", "structureRef", "isCollection", "dataObjectRef", "dataStoreRef", "categoryValueRef"),
-        *("isMarkerVisible",),
+        *("isMarkerVisible", "itemRef"),
     }
 )
 #: Attributes of vendors that concern their editors, or their caches.

@@ -60,14 +60,19 @@ def job_options(element: Element, reading: Reading) -> JobOptions:
     refuse_extensions(element)
     work = element.zeebe("taskDefinition")
     return JobOptions(
-        before=element.vendor_flag("asyncBefore", False) or element.vendor_flag("async", False),
-        after=element.vendor_flag("asyncAfter", False) or element.vendor_flag("asyncLeave", False),
+        before=_either_flag(element, "asyncBefore", "async"),
+        after=_either_flag(element, "asyncAfter", "asyncLeave"),
         exclusive=element.vendor_flag("exclusive", True),
         retries=_retries(work, reading) if work is not None else None,
         retry_plan=retry_plan(element, reading),
         priority=_priority(element, reading),
         category=_category(element, reading),
     )
+
+
+def _either_flag(element: Element, *names: str) -> bool:
+    """Whether one of the flags is true. An element may have both, so that both are read."""
+    return True in [element.vendor_flag(name, False) for name in names]
 
 
 def _category(element: Element, reading: Reading) -> Value:
@@ -196,15 +201,18 @@ def business_key(element: Element, reading: Reading) -> Value:
 
 
 def properties(element: Element) -> dict[str, str]:
-    """``camunda:properties``, ``zeebe:properties``; also the category of a user task."""
+    """``camunda:properties``, ``zeebe:properties``; also the category and the ``zeebe:taskHeaders`` of a user task."""
     found = [each for group in element.extensions("properties") for each in group.vendor_children("property")]
     zeebe = element.zeebe("properties")
     if zeebe is not None:
         found += zeebe.children("property", namespace=zeebe.namespace or "")
+    of_task = headers(element) if element.name == "userTask" else {}
     category = element.vendor("category") if element.name == "userTask" else None
-    return ({"category": category} if category else {}) | {
-        each.get("name") or each.get("id") or "": each.get("value") or "" for each in found
-    }
+    return (
+        of_task
+        | ({"category": category} if category else {})
+        | {each.get("name") or each.get("id") or "": each.get("value") or "" for each in found}
+    )
 
 
 def headers(element: Element) -> dict[str, str]:

@@ -88,6 +88,14 @@ def test_properties_of_an_external_task_are_its_headers():
     assert node.work.headers == node.properties == {"a": "1"}
 
 
+def test_headers_of_a_user_task_are_its_properties():
+    extensions = (
+        '<zeebe:taskHeaders><zeebe:header key="a" value="1"/><zeebe:header key="b" value="2"/></zeebe:taskHeaders>'
+        '<zeebe:properties><zeebe:property name="b" value="3"/></zeebe:properties><zeebe:userTask/>'
+    )
+    assert activity("userTask", "zeebe", extensions=extensions).properties == {"a": "1", "b": "3"}
+
+
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_user_task(vendor):
     attributes = (

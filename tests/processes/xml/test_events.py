@@ -68,6 +68,11 @@ def test_messages():
     assert caught(definition, "zeebe", top) == Event(Trigger.MESSAGE, name=feel("=kind"), key=feel("=order.id"))
 
 
+def test_a_message_with_the_type_of_its_content():
+    top = '<itemDefinition id="i" structureRef="xsd:string"/><message id="m" name="paid" itemRef="i"/>'
+    assert caught('<messageEventDefinition messageRef="m"/>', top=top).name == "paid"
+
+
 def test_a_reference_with_a_prefix():
     assert caught('<messageEventDefinition messageRef="tns:m"/>').name == "paid"
 
