@@ -17,7 +17,14 @@ from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.exceptions import InstanceOver, MismatchingMessage, UnknownProcess
 from jobexec.processes.handlers.registry import function, listener, service_task
-from jobexec.processes.models import EventSubscription, ProcessDefinition, ProcessInstance, UserTask, Variable
+from jobexec.processes.models import (
+    EventSubscription,
+    ProcessDefinition,
+    ProcessInstance,
+    ProcessResource,
+    UserTask,
+    Variable,
+)
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.events import correlate, signal
 from jobexec.processes.operations.instances import cancel, set_variables
@@ -97,6 +104,14 @@ def test_what_is_not_asynchronous_runs_in_the_callers_transaction(alias):
     deployed(alias, '<startEvent id="s"/>' + note_task("a") + '<endEvent id="e"/>' + flows(("s", "a"), ("a", "e")))
     instance = start("order", using=alias)
     assert (DONE, instance.state) == (["a"], "completed")
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16", "ISO-8859-1"])
+def test_the_text_of_a_file_is_stored_as_utf_8(alias, encoding):
+    text = xml('<startEvent id="s" name="größer"/>').decode().replace('"?>', f'" encoding="{encoding}"?>')
+    for _ in range(2):  # a file that has not changed makes no new version
+        deploy(("order.bpmn", text.encode(encoding)), using=alias)
+    assert ProcessResource.objects.using(alias).get().text == text.replace(encoding, "UTF-8")
 
 
 def test_a_message_that_is_thrown_needs_no_name(alias):

@@ -5,8 +5,6 @@ import time
 import pytest
 
 from jobexec.processes.definition import InvalidProcess
-from jobexec.processes.models import ProcessResource
-from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.xml import read, text_of
 from jobexec.processes.xml.safe import MAX_ATTRIBUTE, MAX_BYTES, MAX_ELEMENTS, MAX_LEVELS, parse
 from tests.processes.support.bpmn import around, problems, process
@@ -133,12 +131,6 @@ def test_encodings(encoding, declared):
         assert stored.encode() == data
     else:
         assert stored == document.replace(f'encoding="{declared}"', 'encoding="UTF-8"')
-
-
-def test_the_stored_text_of_a_file_in_another_encoding(db):
-    text = process(around('<userTask id="x" name="größer"/>')).decode()
-    deploy(("p.bpmn", f'<?xml version="1.0" encoding="UTF-16"?>{text}'.encode("utf-16")))
-    assert ProcessResource.objects.get().text == f'<?xml version="1.0" encoding="UTF-8"?>{text}'
 
 
 def test_comments_are_left_out_of_texts():
