@@ -255,7 +255,7 @@ def test_a_schedule_tells_what_changed_and_hides_what_is_sensitive(alias, handle
 
 @pytest.mark.parametrize("defined", [True, False])
 def test_a_schedule_hides_what_the_handler_here_declares_sensitive(alias, handle, defined):
-    """Whatever the executors have recorded, which may not have its latest code yet; all positional arguments with it."""
+    """Whatever the executors have recorded, which may not have its latest code yet; and all positional arguments."""
     handle(lambda pin, note="": None, name="tests.newly", sensitive=["pin"])
     if defined:
         JobDefinition.objects.using(alias).create(
