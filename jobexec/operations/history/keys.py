@@ -5,24 +5,23 @@ from __future__ import annotations
 import os
 import threading
 
-from django.db import connections
-
 from jobexec.models import KeyBlock
 
 from ..sql.delete import delete_rows
 from ..sql.dialect import dialect
 from ..sql.locks import atomic
+from ..sql.place import place
 
 BLOCK = 1024
 """The number of keys in one row of KeyBlock."""
 
 
 class _Store:
-    """The unused keys of the blocks that this process has taken, by database."""
+    """The unused keys of the blocks that this process has taken, by their :func:`place`."""
 
     def __init__(self) -> None:
         self.lock, self.process = threading.Lock(), os.getpid()
-        self.left: dict[tuple[str, str], list[range]] = {}
+        self.left: dict[tuple[str, str, str], list[range]] = {}
 
 
 _store = _Store()
@@ -39,12 +38,13 @@ def next_keys(using: str, count: int) -> list[int]:
         return []
     if not dialect(using).numbers_are_final:
         return _fresh(using, count)
-    found = _kept(using, count)
+    where = place(using)
+    found = _kept(where, count)
     lacking = count - len(found)
     if lacking:
         blocks = _blocks(using, -(-lacking // BLOCK))
         found += [key for block in blocks for key in block][:lacking]
-        _keep(using, range(found[-1] + 1, blocks[-1].stop))
+        _keep(where, range(found[-1] + 1, blocks[-1].stop))
     return found
 
 
@@ -61,18 +61,12 @@ def _blocks(using: str, count: int) -> list[range]:
     return [range(number * BLOCK, (number + 1) * BLOCK) for number in numbers]
 
 
-def _name(using: str) -> tuple[str, str]:
-    # Tests, and projects that switch databases under an alias, must not get keys of another database.
-    settings = connections[using].settings_dict
-    return using, f"{settings.get('HOST')}:{settings.get('PORT')}/{settings.get('NAME')}"
-
-
-def _kept(using: str, count: int) -> list[int]:
+def _kept(where: tuple[str, str, str], count: int) -> list[int]:
     with _store.lock:
         if _store.process != os.getpid():  # after a fork the remaining keys belong to the parent
             _store.left, _store.process = {}, os.getpid()
         found: list[int] = []
-        left = _store.left.get(_name(using), [])
+        left = _store.left.get(where, [])
         while left and len(found) < count:
             block = left.pop()
             taken = block[: count - len(found)]
@@ -82,7 +76,7 @@ def _kept(using: str, count: int) -> list[int]:
         return found
 
 
-def _keep(using: str, block: range) -> None:
+def _keep(where: tuple[str, str, str], block: range) -> None:
     if block:
         with _store.lock:
-            _store.left.setdefault(_name(using), []).append(block)
+            _store.left.setdefault(where, []).append(block)

@@ -149,6 +149,10 @@ class Dialect:
         """Whether the backend sets something for each cursor, as that of django-tenants sets the search path."""
         return False
 
+    def seen_table(self, connection: Any, table: str) -> str:
+        """Identify the table that a session means by a name, if schemas may have several; otherwise return ""."""
+        return ""
+
     def cursor(self, connection: Any) -> Any:
         """Return a cursor for many rows of numbers, flags and ids."""
         return connection.cursor()

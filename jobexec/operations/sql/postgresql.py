@@ -180,6 +180,13 @@ class PostgreSQL(Dialect):
     def prepares_sessions(self, connection: Any) -> bool:
         return type(connection)._cursor is not _DJANGOS_CURSOR
 
+    def seen_table(self, connection: Any, table: str) -> str:
+        if not self.prepares_sessions(connection):
+            return ""
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT to_regclass(%s)::oid", [table])
+            return str(cursor.fetchone()[0] or "")
+
     def id_list(self, ids: Iterable[UUID]) -> list[UUID]:
         # One parameter: otherwise a list of a thousand ids costs a thousand parameters.
         return _Ids(ids)

@@ -4,6 +4,8 @@ import pytest
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from jobexec.models import KeyBlock
+from jobexec.operations.history.keys import BLOCK, next_keys
 from jobexec.operations.settle.complete import complete_jobs
 from jobexec.operations.sql.dialect import dialect
 from tests.support.factories import a_run, acquire, make_job
@@ -17,7 +19,7 @@ def schema(alias, monkeypatch):
     connection, path = connections[alias], ["public"]
     with connection.cursor() as cursor:
         cursor.execute("CREATE SCHEMA acme")
-        for table in ("job", "joblog"):
+        for table in ("job", "joblog", "keyblock", "message"):
             cursor.execute(f"CREATE TABLE acme.jobexec_{table} (LIKE public.jobexec_{table} INCLUDING ALL)")
 
     def own(self, name=None):
@@ -52,3 +54,16 @@ def test_jobs_are_acquired_and_completed_in_the_schema(alias, schema):
     schema("public")
     (other,) = acquire(alias)
     assert other.id != job.pk
+
+
+def test_keys_are_of_the_blocks_of_the_schema(alias, schema):
+    for names in (("public",), ("acme", "public"), ("public",)):
+        schema(*names)
+        of = {key // BLOCK for key in next_keys(alias, 2)}
+        assert list(KeyBlock.objects.using(alias).values_list("pk", flat=True)) == sorted(of)  # and no other was taken
+
+
+def test_only_a_backend_that_chooses_a_schema_is_asked(alias, django_assert_num_queries):
+    next_keys(alias, 1)
+    with django_assert_num_queries(0, using=alias):
+        next_keys(alias, 1)

@@ -96,7 +96,7 @@ def test_a_thread_that_goes_on(monkeypatch):
 def test_what_a_process_remembers_is_forgotten(left):
     def remember():
         clock.synchronise("default", clock.now(), clock.monotonic())
-        keys._store.left["default", ""] = [range(5)]
+        keys._store.left["default", "", ""] = [range(5)]
         failure_groups.groups_by_text.admit("default", "pay", "x")
 
     assert left(remember) == []
