@@ -28,6 +28,7 @@ from jobexec.operations.reports.meter_totals import MeterTotals
 from jobexec.operations.reports.resources import open_breakers, totals
 from jobexec.operations.reports.unserved_types import external_counts, types_without_worker
 from jobexec.operations.reports.worker_table import connected
+from jobexec.operations.sql.place import place
 from jobexec.operations.values.histogram import BOUNDS, KEYS
 from jobexec.runtime.connections import own_transactions
 from jobexec.tenancy import is_restricted
@@ -97,7 +98,7 @@ class JobExecCollector(Collector):
 
     def __init__(self, engines: Iterable[str] | None = None) -> None:
         self._engines = None if engines is None else list(engines)
-        self._totals: dict[str, MeterTotals] = {}
+        self._totals: dict[tuple[str, str, str], MeterTotals] = {}
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: registering a collector must not query a database."""
@@ -106,8 +107,8 @@ class JobExecCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         families = _Families()
         for using in self._engines or get_settings().engines:
-            read = self._totals.setdefault(using, MeterTotals(using)).read
             try:
+                read = self._totals.setdefault(place(using), MeterTotals(using)).read
                 samples = list(_samples(using, read))
             except Exception as error:
                 logger.warning("The metrics of %s could not be read: %s", using, error)

@@ -10,6 +10,7 @@ from jobexec.exceptions import NotAllowed
 from jobexec.models import GatewayClient
 from jobexec.operations.external.types import EVERYTHING, Caller
 from jobexec.operations.manage.gateway_clients import PERMISSIONS
+from jobexec.operations.sql.place import place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ def client_of_row(row: GatewayClient) -> Client:
     return Client(
         caller=Caller(name=row.name, types=_some(row.types), tenants=_some(row.tenants)),
         permissions=frozenset(PERMISSIONS) & frozenset(row.permissions),
-        key=f"client:{row.pk}",
+        key=f"client:{row.pk}:{place(database())}",
         requests_per_second=row.max_requests_per_second,
     )
 

@@ -19,10 +19,11 @@ from django.views.decorators.http import require_POST
 from jobexec.conf import get_settings
 from jobexec.exceptions import TooManyRequests, Unauthenticated
 from jobexec.models import GatewayClient
+from jobexec.operations.sql.place import place
 from jobexec.runtime.connections import own_transactions
 
 from . import credential_cache, tokens
-from .client import ANYBODY, client_of_row
+from .client import ANYBODY, client_of_row, database
 from .credentials import Basic, parse
 from .rejected_log import FailedAttempts, address_of
 from .verify import row_of
@@ -100,7 +101,11 @@ def _form(request: HttpRequest) -> dict[str, str]:
 
 def _row(request: HttpRequest, form: dict[str, str]) -> tuple[GatewayClient, str]:
     names, secret = _credentials(request, form)
-    key = ("token", credential_cache.disguised(f"{names[0]}:{secret}"[: credential_cache.MAX_LENGTH]))
+    key = (
+        *place(database()),
+        "token",
+        credential_cache.disguised(f"{names[0]}:{secret}"[: credential_cache.MAX_LENGTH]),
+    )
     if credential_cache.is_refused(key):
         raise Unauthenticated
     # A client that got a token before is known, whatever other callers at its address do.

@@ -14,9 +14,10 @@ from jobexec.conf import get_settings
 from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
 from jobexec.operations.external.types import Caller
 from jobexec.operations.manage.gateway_clients import PERMISSIONS
+from jobexec.operations.sql.place import place
 from jobexec.tenancy import tenants_of
 
-from .client import Client
+from .client import Client, database
 from .limits import Buckets
 
 #: Permissions: to work on and search jobs, and to do everything.
@@ -118,7 +119,9 @@ def _of_user(user: Any) -> Client:
         raise NotAllowed(f"The user {user.get_username()!r} lacks the permission {USE!r}.")
     allowed = PERMISSIONS if user.has_perm(OPERATE) else ("work", "search")
     name = user.get_username()
-    return Client(caller=Caller(name=name), permissions=frozenset(allowed), key=f"user:{user.pk}", user=user)
+    return Client(
+        caller=Caller(name=name), permissions=frozenset(allowed), key=f"user:{user.pk}:{place(database())}", user=user
+    )
 
 
 def _nothing(request: HttpRequest) -> HttpResponse:

@@ -15,6 +15,7 @@ from jobexec.conf import get_settings
 from jobexec.exceptions import Unauthenticated
 from jobexec.models import GatewayClient
 from jobexec.operations.manage.gateway_clients import has_old_secret
+from jobexec.operations.sql.place import place, place_needs_statement
 from jobexec.operations.values.client_secrets import PREFIX, digest
 
 from . import credential_cache, tokens, usage, users
@@ -28,20 +29,20 @@ def known(authorization: str | None, certificate_names: Sequence[str] = ()) -> C
     """The client, if it is in the cache or GATEWAY_AUTH is "none"; costs no query. None means unknown, not refused.
 
     For an event loop, which must not wait for a database: call :func:`authenticate` in a thread only if this returns
-    None.
+    None. Nobody is known where only a query tells which schema's clients are meant (django-tenants).
     """
     settings = get_settings()
     if settings.gateway_auth == "none":
         announce_once()
         return ANYBODY
-    client = credential_cache.recall(_key(authorization, certificate_names))
+    client = None if _needs_query() else credential_cache.recall(_key(authorization, certificate_names))
     # A function of the project determines the tenants of a user, and it may query the database.
     return None if client and client.user is not None and settings.admin_tenants else client
 
 
 def was_known(authorization: str | None, certificate_names: Sequence[str] = ()) -> bool:
     """Return whether these credentials were accepted within the last hour; costs no query."""
-    return credential_cache.was_known(_key(authorization, certificate_names))
+    return not _needs_query() and credential_cache.was_known(_key(authorization, certificate_names))
 
 
 def authenticate(
@@ -60,18 +61,18 @@ def authenticate(
     verified; they apply only without the header. ``address`` is the client's address as returned by
     :func:`~jobexec.gateways.auth.rejected_log.address_of`. The result is cached for ``credential_cache.SECONDS``.
     """
-    key = _key(authorization, certificate_names)
-    client = known(authorization, certificate_names) or credential_cache.recall(key)
+    client = known(authorization, certificate_names)
     if client is None:
+        key = _key(authorization, certificate_names)
         ask = partial(_asked, key, authorization, certificate_names, request, address)
         # The threads of a worker call at the same moment: they count as one attempt, and cost one query.
-        client = credential_cache.single_flight((address, *key), ask)
+        client = credential_cache.recall(key) or credential_cache.single_flight((address, *key), ask)
     return users.within_tenants(client, request)
 
 
 def is_refused(authorization: str | None, certificate_names: Sequence[str] = ()) -> bool:
     """Return whether these credentials were refused recently, so that :func:`authenticate` refuses without a query."""
-    return credential_cache.is_refused(_key(authorization, certificate_names))
+    return not _needs_query() and credential_cache.is_refused(_key(authorization, certificate_names))
 
 
 def _asked(
@@ -86,7 +87,7 @@ def _asked(
     try:
         client, until = _verified(authorization, names, request, address, guesses)
     except Unauthenticated:
-        if key != _key(None, ()):  # a call without credentials costs no query
+        if names or (authorization or "").strip():  # a call without credentials costs no query
             credential_cache.refuse(key)
         raise
     credential_cache.remember(key, client, until)
@@ -99,10 +100,16 @@ def forget() -> None:
     users.forget()
 
 
+def _needs_query() -> bool:
+    """Whether only a query tells whose clients these are."""
+    return place_needs_statement(database())
+
+
 def _key(authorization: str | None, names: Sequence[str]) -> tuple[str, ...]:
     # Headers that are too long are never cached, so their beginning is enough.
     header = (authorization or "").strip()[: credential_cache.MAX_LENGTH]
-    return ("header", credential_cache.disguised(header)) if header else ("names", *names)
+    what = ("header", credential_cache.disguised(header)) if header else ("names", *names)
+    return (*place(database()), *what)
 
 
 def _verified(

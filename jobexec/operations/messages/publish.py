@@ -23,6 +23,7 @@ from ..notify.wake import wake_on_commit
 from ..sql.delete import delete_rows
 from ..sql.insert import insert_missing
 from ..sql.locks import atomic, lock_rows
+from ..sql.place import place
 from ..sql.server_time import keep_time
 from ..values.messages import check_payload
 
@@ -143,7 +144,7 @@ class _Rooms:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.seen: dict[tuple[str, str, int], tuple[float, bool]] = {}
+        self.seen: dict[tuple[tuple[str, str, str], str, int], tuple[float, bool]] = {}
 
 
 _rooms = _Rooms()
@@ -154,14 +155,15 @@ def _check_room(using: str, tenant_id: str) -> None:
     if most is None:
         return
     now = clock.monotonic()
-    seen = _rooms.seen.get((using, tenant_id, most))
+    key = (place(using), tenant_id, most)
+    seen = _rooms.seen.get(key)
     if seen is None or not 0 <= now - seen[0] < _BELIEVED:
         kept = Message.objects.using(using).filter(tenant_id=tenant_id, expiration_time__isnull=False)
         full = bool(kept.order_by().values("pk")[most - 1 : most])
         with _rooms.lock:
             if len(_rooms.seen) > 10_000:
                 _rooms.seen.clear()
-            _rooms.seen[using, tenant_id, most] = seen = now, full
+            _rooms.seen[key] = seen = now, full
     if seen[1]:
         of = f" of tenant {tenant_id!r}" if tenant_id else ""
         raise TooManyMessages(f"{most:,} messages{of} are already kept (setting MESSAGE_MAX_KEPT).")

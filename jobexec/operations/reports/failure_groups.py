@@ -17,6 +17,7 @@ from jobexec import clock
 from jobexec.models import AbstractJob, DeadLetterJob, FailureGroup, Incident, IncidentState
 
 from ..sql.dialect import dialect_of
+from ..sql.place import place
 from ..values.fingerprint import exception_name, fingerprint
 from .counts import COUNT_LIMIT, CappedCount, estimated
 
@@ -34,16 +35,17 @@ class _GroupsByText:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of: dict[tuple[str, str], set[str]] = {}
+        self._of: dict[tuple[tuple[str, str, str], str], set[str]] = {}
         self._until = 0.0
 
     def admit(self, using: str, handler_type: str, fingerprint: str) -> bool:
         """Return whether the group exists already, or there is room for another."""
+        key = (place(using), handler_type)
         with self._lock:
             now = clock.monotonic()
             if now >= self._until:
                 self._of, self._until = {}, now + _DAY
-            known = self._of.setdefault((using, handler_type), set())
+            known = self._of.setdefault(key, set())
             if fingerprint not in known and len(known) >= MOST_GROUPS_BY_TEXT:
                 return False
             known.add(fingerprint)

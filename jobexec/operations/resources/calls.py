@@ -16,6 +16,7 @@ from jobexec.models import BreakerState
 
 from ..sql.errors import one_line
 from ..sql.on_commit import after_commit
+from ..sql.place import place
 from .breaker import count_trials, open_breaker
 from .limits import states
 
@@ -76,7 +77,7 @@ def counts(names: Collection[str], profile: BreakerProfile) -> bool:
 # The calls that external workers report. A gateway has no loop that could judge them.
 
 _lock = threading.Lock()
-_of_workers: dict[str, Breakers] = {}
+_of_workers: dict[tuple[str, str, str], Breakers] = {}
 
 
 def report_call(using: str, resource: str | None, failure: str | None = None, code: str = "") -> None:
@@ -99,8 +100,9 @@ def report_call(using: str, resource: str | None, failure: str | None = None, co
 
 def _judge(using: str, resource: str, call: str) -> None:
     known = get_settings().resources
+    where = place(using)
     with _lock:
-        breakers = _of_workers.get(using)
+        breakers = _of_workers.get(where)
         if breakers is None or breakers.resources is not known:
-            breakers = _of_workers[using] = Breakers(known)
+            breakers = _of_workers[where] = Breakers(known)
     breakers.judge(using, {resource: [call]})

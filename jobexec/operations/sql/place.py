@@ -9,6 +9,12 @@ from jobexec.models import KeyBlock
 from .dialect import dialect_of
 
 
+def place_needs_statement(using: str) -> bool:
+    """Whether :func:`place` asks the database, for which an event loop must not wait."""
+    connection = connections[using]
+    return dialect_of(connection).prepares_sessions(connection)
+
+
 def place(using: str) -> tuple[str, str, str]:
     """Identify the tables of jobexec that this thread's connection uses; equal for the same tables only.
 

@@ -13,6 +13,7 @@ from django.db.models import Count
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob
+from jobexec.operations.sql.place import place
 
 from ..engine.rows import NOT_WAITING, ActivityState
 from ..models import ActivityInstance, Execution
@@ -35,7 +36,7 @@ class Runs:
     median: float | None
 
 
-_answers: dict[tuple[str, str, str], tuple[float, Any]] = {}
+_answers: dict[tuple[str, tuple[str, str, str], str], tuple[float, Any]] = {}
 
 
 def forget() -> None:
@@ -48,7 +49,7 @@ def _kept(function: Callable[[str, str], T]) -> Callable[[str, str], T]:
 
     @wraps(function)
     def wrapped(using: str, definition: str) -> T:
-        now, key = clock.monotonic(), (function.__name__, using, definition)
+        now, key = clock.monotonic(), (function.__name__, place(using), definition)
         found = _answers.get(key)
         if found is not None and 0 <= now - found[0] < KEPT.total_seconds():
             kept: T = found[1]

@@ -46,7 +46,7 @@ def test_the_secret_as_password_and_as_bearer(alias, name):
     for authorization in (basic(name, secret), f"Bearer {secret}", f"bearer  {secret} "):
         auth.forget()
         client = auth.authenticate(authorization)
-        assert (client.name, client.key) == (name, f"client:{row.pk}")
+        assert client.name == name and client.key.startswith(f"client:{row.pk}:")
         assert client.may("work") and not client.may("search")
         assert [
             client.caller.may_fetch(type) for type in ("pay", "pays", "mail.", "mail.x", "mail", "*", "mail.*")
