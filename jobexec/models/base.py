@@ -161,7 +161,7 @@ class AbstractJob(models.Model):
     suspend_requested = models.BooleanField(default=False, help_text=_("Suspended individually, not through a scope."))
     exception_message = models.CharField(max_length=4000, blank=True, default="")
     exception_stack = models.TextField(blank=True, default="")
-    failed_activity_id = models.CharField(max_length=255, blank=True, default="")
+    failed_activity_id = NameField(max_length=255, blank=True, default="")
     create_time = models.DateTimeField(default=clock.now)
     sequence_counter = models.PositiveBigIntegerField(default=1)
     correlation_id = NameField(max_length=255, blank=True, default="")

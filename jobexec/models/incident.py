@@ -44,7 +44,7 @@ class Incident(models.Model):
     process_definition_key = NameField(max_length=255, blank=True, default="")
     deployment_id = NameField(max_length=255, blank=True, default="")
     tenant_id = NameField(max_length=64, blank=True, default="")
-    failed_activity_id = models.CharField(max_length=255, blank=True, default="")
+    failed_activity_id = NameField(max_length=255, blank=True, default="")
     fingerprint = models.CharField(max_length=32, blank=True, default="")
     message = models.CharField(max_length=4000, blank=True, default="")
     incident_key = models.BigIntegerField(

@@ -38,7 +38,7 @@ class JobLog(models.Model):
     due_date = models.DateTimeField(null=True, blank=True)
     retries = models.PositiveIntegerField(default=0, help_text=_("Attempts left after the event."))
     attempt = models.PositiveIntegerField(default=0, help_text=_("The number of the attempt, starting at 1."))
-    node = models.CharField(max_length=255, blank=True, default="")
+    node = NameField(max_length=255, blank=True, default="")
     wait = models.FloatField(null=True, blank=True, help_text=_("Seconds from the due date to the start."))
     duration = models.FloatField(null=True, blank=True, help_text=_("Seconds that the handler ran."))
     exception_message = models.CharField(max_length=4000, blank=True, default="")

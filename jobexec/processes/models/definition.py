@@ -64,13 +64,13 @@ class ProcessDefinition(models.Model):
     key = NameField(max_length=255)
     number = models.BigIntegerField(unique=True, null=True, blank=True)
     version = models.PositiveIntegerField(null=True, blank=True)
-    version_tag = models.CharField(max_length=255, blank=True, default="")
+    version_tag = NameField(max_length=255, blank=True, default="")
     name = models.CharField(max_length=255, blank=True, default="")
     tenant_id = NameField(max_length=64, blank=True, default="")
     deployment_id = models.UUIDField(null=True, blank=True, db_index=True)
     resource_id = models.UUIDField(null=True, blank=True)
     model = models.TextField()
-    code_deployment = models.CharField(
+    code_deployment = NameField(
         max_length=100, blank=True, default="", help_text=_("The code deployment that contains its handlers.")
     )
     deploy_time = models.DateTimeField(default=clock.now)

@@ -19,7 +19,7 @@ class ActivityInstance(models.Model):
     instance_id = models.UUIDField()
     parent_id = models.UUIDField(null=True, blank=True)
     definition_id = NameField(max_length=255)
-    element_id = models.CharField(max_length=255)
+    element_id = NameField(max_length=255)
     kind = models.CharField(max_length=32)
     start_time = models.DateTimeField()
     end_time = models.DateTimeField()

@@ -93,7 +93,7 @@ class ProcessInstance(models.Model):
     start_time = models.DateTimeField()
     end_time = models.DateTimeField(null=True, blank=True)
     start_user = models.CharField(max_length=255, blank=True, default="")
-    end_element = models.CharField(max_length=255, blank=True, default="")
+    end_element = NameField(max_length=255, blank=True, default="")
     delete_reason = models.CharField(max_length=4000, blank=True, default="")
     final_variables = models.JSONField(null=True, blank=True, encoder=DjangoJSONEncoder)
     removal_time = models.DateTimeField(null=True, blank=True)
@@ -136,8 +136,9 @@ class Execution(models.Model):
     instance_id = models.UUIDField()
     definition_id = NameField(max_length=255)
     parent_id = models.UUIDField()
-    element_id = models.CharField(max_length=255)
-    flow_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  # a token that no flow brought
+    element_id = NameField(max_length=255)
+    #: None for a token that no flow brought.
+    flow_id: models.Field[str | None, str | None] = NameField(max_length=255, null=True, blank=True)  # type: ignore[misc,assignment]
     state = models.CharField(max_length=16)
     activity_id = models.UUIDField(null=True, blank=True)
     entered_at = models.DateTimeField(null=True, blank=True)
@@ -192,7 +193,7 @@ class EventSubscription(models.Model):
     root_id = models.UUIDField(null=True, blank=True)
     instance_id = models.UUIDField(null=True, blank=True)
     owner_id = models.UUIDField(null=True, blank=True)
-    element_id = models.CharField(max_length=255)
+    element_id = NameField(max_length=255)
     activity_id = models.UUIDField(null=True, blank=True)
     definition_id = NameField(max_length=255)
     tenant_id = NameField(max_length=64, blank=True, default="")

@@ -37,7 +37,7 @@ class UserTask(models.Model):
     root_id = models.UUIDField(db_index=True)
     instance_id = models.UUIDField()
     owner_id = models.UUIDField()
-    element_id = models.CharField(max_length=255)
+    element_id = NameField(max_length=255)
     activity_id = models.UUIDField(null=True, blank=True)
     definition_id = NameField(max_length=255)
     tenant_id = NameField(max_length=64, blank=True, default="")

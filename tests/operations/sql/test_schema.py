@@ -16,6 +16,7 @@ from jobexec import clock
 from jobexec.identifiers import uuid7
 from jobexec.models import DeadLetterJob, ExclusiveLock, Incident, Job, JobKey, JobLog, SuspendedJob, TimerJob
 from jobexec.models.base import PartialIndex
+from jobexec.models.fields import NameField
 from jobexec.models.locks import serial_key
 from jobexec.operations.history.incidents import open_breaker_incident, open_incidents
 from jobexec.operations.rows.exclusive import lock_instances, unlock_instances
@@ -30,7 +31,19 @@ def test_no_migration_is_missing():
     loader = MigrationLoader(None)
     current = ProjectState.from_apps(apps)
     changes = MigrationAutodetector(loader.project_state(), current).changes(graph=loader.graph)
-    assert "jobexec" not in changes
+    assert not {"jobexec", "jobexec_processes"}.intersection(changes)
+
+
+@pytest.mark.databases("mariadb")
+def test_names_and_ids_are_compared_exactly(alias):
+    models = [*apps.get_app_config("jobexec").get_models(), *apps.get_app_config("jobexec_processes").get_models()]
+    for model in models:
+        with connections[alias].cursor() as cursor:
+            found = connections[alias].introspection.get_table_description(cursor, model._meta.db_table)
+        collations = {column.name: column.collation for column in found}
+        for field in model._meta.concrete_fields:
+            if isinstance(field, NameField):
+                assert collations[field.column] == "utf8mb4_bin", field
 
 
 @pytest.mark.parametrize("model", [Job, TimerJob, SuspendedJob, DeadLetterJob, JobLog])

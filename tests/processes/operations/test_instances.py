@@ -6,13 +6,19 @@ from decimal import Decimal
 import pytest
 from asgiref.sync import async_to_sync
 
+from jobexec.models import TimerJob
+from jobexec.operations.rows.discard import discard_jobs
 from jobexec.processes import acancel, acorrelate, astart, chain, flow
+from jobexec.processes.definition import Binding
+from jobexec.processes.engine.environment import Called
 from jobexec.processes.flows.builder import Flow
-from jobexec.processes.models import ProcessInstance
+from jobexec.processes.models import ProcessDefinition, ProcessInstance
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.instances import cancel, set_variables
 from jobexec.processes.operations.start import start
+from jobexec.processes.store import definitions
 from tests.processes.support.bpmn import process
+from tests.support.factories import make_row
 
 pytest.importorskip("lxml")
 
@@ -118,3 +124,25 @@ class TestAsync:
         mine, chained, broken = async_to_sync(drive)()
         assert broken is None
         assert set(ProcessInstance.objects.using(alias).active()) == {mine, chained}
+
+
+@pytest.mark.every_database
+def test_version_tags_and_elements_are_compared_exactly(alias, model):
+    rows = ProcessDefinition.objects.using(alias)
+    model("<!-- another -->")
+    (first, second) = rows.order_by("version")
+    rows.filter(pk=first.pk).update(version_tag="stable")
+    rows.filter(pk=second.pk).update(version_tag="Stable")
+    assert definitions.resolve(alias, "", Called("p", Binding.VERSION_TAG, "stable", "")) == first.pk
+    start("p", using=alias)
+    assert ProcessInstance.objects.using(alias).waits_at("approve").count() == 1
+    assert not ProcessInstance.objects.using(alias).waits_at("Approve")
+
+
+@pytest.mark.every_database
+def test_jobs_of_an_element_are_discarded_and_not_those_of_another(alias):
+    columns = {"process_instance_id": "1", "execution_id": "2"}
+    for element in ("Remind", "remind"):
+        make_row(TimerJob, alias, failed_activity_id=element, **columns)
+    discard_jobs(alias, ["1"], [("2", "remind")])
+    assert TimerJob.objects.using(alias).get().failed_activity_id == "Remind"
