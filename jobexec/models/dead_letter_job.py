@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from jobexec import clock
 
-from .base import AbstractJob, batch_index, key_index, process_instance_index
+from .base import AbstractJob, PartialIndex, batch_index, key_index, process_instance_index
 from .fields import NameField
 
 
@@ -41,6 +41,11 @@ class DeadLetterJob(AbstractJob):
             process_instance_index("jobexec_deadletterjob_instance"),
             batch_index("jobexec_deadletterjob_batch"),
             key_index("jobexec_deadletterjob_key"),
+            PartialIndex(
+                name="jobexec_deadletterjob_element",
+                fields=["process_definition_id", "failed_activity_id"],
+                where=~models.Q(process_definition_id=""),
+            ),
             models.Index(fields=["fingerprint", "died_at"], name="jobexec_deadletterjob_alike"),
         ]
         permissions: ClassVar = [("requeue_deadletterjob", _("Can requeue dead letter jobs"))]

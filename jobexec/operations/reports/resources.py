@@ -141,7 +141,7 @@ def _added(found: Iterable[Mapping[str, CappedCount]]) -> dict[str, CappedCount]
 def _counts(using: str, table: type[AbstractJob], most: Mapping[str, int]) -> dict[str, CappedCount]:
     upto = {name: limit + 1 for name, limit in most.items()}
     # A job that waits for a message as well does not wait for its resource yet.
-    found = count_each(using, table, "resource", upto, without="waits_for" if table is BlockedJob else "")
+    found = count_each(using, table, "resource", upto, among=Q(waits_for=None) if table is BlockedJob else None)
     return {name: _capped(count, most[name]) for name, count in found.items()}
 
 

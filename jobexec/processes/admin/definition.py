@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.contrib.admin.utils import quote
-from django.db.models import Count, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path, reverse
 from django.utils.html import format_html
@@ -20,14 +20,12 @@ from django.utils.translation import gettext_lazy, ngettext_lazy
 from jobexec.admin.common import display
 from jobexec.admin.common.actions import Outcome
 from jobexec.admin.common.filters import YesNoFilter
-from jobexec.models import DeadLetterJob
 
 from ..definition import Process
 from ..models import ProcessDefinition, ProcessInstance, ProcessResource
-from ..models.instance import RUNNING
 from ..operations import statistics
 from ..operations.start import start_definition, start_form
-from ..operations.statistics import Runs
+from ..operations.statistics import NEVER, Runs
 from ..picture.overlay import HOTTEST, Overlay, Standing, standing
 from ..store import definitions
 from ..store.suspensions import suspended_definitions
@@ -157,22 +155,18 @@ class ProcessDefinitionAdmin(DrawnAdmin):
         if not rows:
             return
         using, keys = rows[0]._state.db or "default", [row.pk for row in rows]
-        running = ProcessInstance.objects.using(using).filter(definition_id__in=keys, state__in=RUNNING)
-        counts = dict(running.order_by().values_list("definition_id").annotate(Count("pk")))
-        dead = DeadLetterJob.objects.using(using).filter(process_definition_id__in=keys).order_by()
-        incidents = dict(dead.values_list("process_definition_id").annotate(Count("pk")))
+        counts = statistics.of_definitions(using, keys)
         held = suspended_definitions(using, rows)
         for row in rows:
             row.is_suspended = row.pk in held  # type: ignore[attr-defined]
-            row.running_count = counts.get(row.pk, 0)  # type: ignore[attr-defined]
-            row.incident_count = incidents.get(row.pk, 0)  # type: ignore[attr-defined]
+            row.running_count, row.incident_count = counts[row.pk]  # type: ignore[attr-defined]
 
     def resource_of(self, row: Any) -> Any:
         return row.resource_id
 
     def overlay_of(self, request: HttpRequest, row: Any) -> Overlay:
         using = row._state.db or "default"
-        if request.GET.get("show") == "runs":
+        if _shows_runs(request):
             return _heat(statistics.runs(using, row.pk))
         return _standing(statistics.tokens(using, row.pk), statistics.incidents(using, row.pk))
 
@@ -188,7 +182,7 @@ class ProcessDefinitionAdmin(DrawnAdmin):
         may_start = row.version and _refusal(process, request.user) is None
         actions = [action for action in self.permitted_actions(request) if may_start or action.name != "start"]
         return {
-            "shows_runs": request.GET.get("show") == "runs",
+            "shows_runs": _shows_runs(request),
             "elements": self._elements(request, row, process),
             "versions": self._versions(row),
             "resource": resource,
@@ -201,14 +195,14 @@ class ProcessDefinitionAdmin(DrawnAdmin):
         """Each element with its figures, in the order of the file."""
         using = row._state.db or "default"
         tokens, incidents = statistics.tokens(using, row.pk), statistics.incidents(using, row.pk)
-        runs = statistics.runs(using, row.pk)
+        runs = statistics.runs(using, row.pk) if _shows_runs(request) else {}
         instances = self.table(ProcessInstance, request)
         found = []
         for node in process.nodes:
             count: Any = tokens.get(node.id, 0)
             if instances is not None and count:
                 count = display.link(self.list_url(ProcessInstance), count, definition_id=row.pk, element=node.id)
-            ran = runs.get(node.id, Runs(0, None))
+            ran = runs.get(node.id, NEVER)
             found.append(
                 {
                     "name": named(process, node.id),
@@ -272,6 +266,10 @@ class ProcessDefinitionAdmin(DrawnAdmin):
 
 
 _FLOW = gettext_lazy("a flow")
+
+
+def _shows_runs(request: HttpRequest) -> bool:
+    return request.GET.get("show") == "runs"
 
 
 def _standing(tokens: Mapping[str, int], incidents: Mapping[str, int]) -> Overlay:

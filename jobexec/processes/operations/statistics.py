@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import wraps
 from statistics import median
 from typing import Any, TypeVar
 
-from django.db.models import Count
+from django.db.models import Count, Model, Q
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob
+from jobexec.operations.reports.counts import COUNT_LIMIT, CappedCount
+from jobexec.operations.sql.capped import count_each
 from jobexec.operations.sql.place import place
 
 from ..engine.rows import NOT_WAITING, ActivityState
-from ..models import ActivityInstance, Execution
+from ..models import ActivityInstance, Execution, ProcessInstance
+from ..models.instance import RUNNING
+from ..store import definitions
 
 #: How long figures are kept by each process.
 KEPT = timedelta(seconds=5)
@@ -32,8 +36,11 @@ T = TypeVar("T")
 class Runs:
     """How often an element was completed, and how long it took: the median in seconds, None if it is not known."""
 
-    count: int
+    count: CappedCount
     median: float | None
+
+
+NEVER = Runs(CappedCount(0), None)
 
 
 _answers: dict[tuple[str, tuple[str, str, str], str], tuple[float, Any]] = {}
@@ -71,27 +78,43 @@ def tokens(using: str, definition: str) -> dict[str, int]:
 
 
 @_kept
-def incidents(using: str, definition: str) -> dict[str, int]:
+def incidents(using: str, definition: str) -> dict[str, CappedCount]:
     """The dead letters of each element."""
-    rows = DeadLetterJob.objects.using(using).filter(process_definition_id=definition).order_by()
-    return dict(rows.values_list("failed_activity_id").annotate(Count("pk")))
+    found = _of_elements(using, DeadLetterJob, "failed_activity_id", definition, Q(process_definition_id=definition))
+    return {id: count for id, count in found.items() if count}
+
+
+def of_definitions(using: str, ids: Collection[str]) -> dict[str, tuple[CappedCount, CappedCount]]:
+    """The running instances, and the dead letters, of each of these definitions."""
+    most = dict.fromkeys(ids, COUNT_LIMIT + 1)
+    running = count_each(using, ProcessInstance, "definition_id", most, among=Q(state__in=RUNNING))
+    dead = count_each(using, DeadLetterJob, "process_definition_id", most)
+    return {id: (CappedCount.upto(running[id]), CappedCount.upto(dead[id])) for id in ids}
 
 
 @_kept
 def runs(using: str, definition: str) -> dict[str, Runs]:
     """The completed runs in the PERIOD, by element.
 
-    The median is of the latest arrivals only, and of the elements that ran most: each reads a bounded part of an
-    index, where the median of all would sort the history.
+    Each number and each median reads a bounded part of an index. The median is of the latest arrivals only, and of the
+    elements that ran most.
     """
     since = clock.now(using) - PERIOD
-    rows = ActivityInstance.objects.using(using).filter(
-        definition_id=definition, end_time__gte=since, state=ActivityState.COMPLETED.value
-    )
-    counts = dict(rows.order_by().values_list("element_id").annotate(Count("pk")))
+    completed = Q(definition_id=definition, end_time__gte=since, state=ActivityState.COMPLETED.value)
+    found = _of_elements(using, ActivityInstance, "element_id", definition, completed, latest="end_time")
+    counts = {id: count for id, count in found.items() if count}
     most = sorted(counts, key=lambda id: -counts[id])[:_MOST_MEDIANS]
     medians = {id: _median(using, definition, id, since) for id in most}
     return {id: Runs(count, medians.get(id)) for id, count in counts.items()}
+
+
+def _of_elements(
+    using: str, table: type[Model], column: str, definition: str, among: Q, **options: str
+) -> dict[str, CappedCount]:
+    """How many rows there are of each element of a definition."""
+    most = {node.id: COUNT_LIMIT + 1 for node in definitions.process(using, definition).nodes}
+    counts = count_each(using, table, column, most, among=among, **options)
+    return {id: CappedCount.upto(count) for id, count in counts.items()}
 
 
 def _median(using: str, definition: str, element: str, since: datetime) -> float | None:

@@ -23,6 +23,7 @@ from jobexec.processes.operations import statistics
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.start import start
 from jobexec.testing import ManualExecutor, controlled_clock
+from tests.support.factories import make_row
 
 from ..support.bpmn import process
 from .pages import DRAWN, notes, shop, url
@@ -366,6 +367,12 @@ def test_the_figures_of_a_definition(alias):
     assert statistics.runs(alias, definition) == {"approve": statistics.Runs(3, 3.0)}
     assert statistics.tokens(alias, definition) == {"approve": 1, "reserve": 1, "paid": 1}
     assert statistics.incidents(alias, definition) == {}
+    statistics.forget()
+    for element in ("approve", "approve", "paid"):
+        make_row(DeadLetterJob, alias, process_definition_id=definition, failed_activity_id=element)
+    make_row(DeadLetterJob, alias, process_definition_id="other", failed_activity_id="paid")
+    assert statistics.incidents(alias, definition) == {"approve": 2, "paid": 1}
+    assert statistics.of_definitions(alias, [definition, "none"]) == {definition: (1, 3), "none": (0, 0)}
 
 
 def test_figures_are_kept_for_a_moment(order):
@@ -383,7 +390,9 @@ def test_the_definition_shows_its_figures_and_heat(staff, order):
     page = client.get(url(ProcessDefinition, row)).content.decode()
     assert 'jobexec-element incident" data-element="reserve"' in page
     assert f"{url(ProcessInstance)}?definition_id=order%3A1%3A" in page
+    assert "Runs in 30 days" not in page
     page = client.get(url(ProcessDefinition, row), {"show": "runs"}).content.decode()
+    assert "Runs in 30 days" in page
     assert 'jobexec-element heat-5" data-element="fork"' in page
     found = client.get(f"{url(ProcessDefinition, row)[: -len('change/')]}diagram/", {"show": "runs"}).json()
     assert found["elements"]["fork"]["classes"] == ["heat-5"]
