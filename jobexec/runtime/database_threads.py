@@ -8,8 +8,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from django.db import connections
+
 from jobexec.exceptions import JobExecError
-from jobexec.runtime.connections import clean_connections, close_connections
+from jobexec.operations.sql.errors import is_conflict
+from jobexec.operations.sql.session import is_of_connection
+from jobexec.runtime.connections import clean_connections, close_connections, prepare_connections
 from jobexec.runtime.threads import spawn
 
 T = TypeVar("T")
@@ -22,6 +26,28 @@ LONGEST_LINE = 2000
 
 class Overloaded(JobExecError):
     """This process has more to do than it can do in time."""
+
+
+class OutcomeUnknown(JobExecError):
+    """The connection to the database was lost, perhaps after the commit: it is unknown whether this has happened.
+
+    A client has to find out before it repeats the call.
+    """
+
+
+def once(verb: Callable[..., T], using: str, *args: Any, **named: Any) -> T:
+    """Call a verb that must not happen twice on this database. Raises OutcomeUnknown if it may have happened.
+
+    A database error that it raises itself means that nothing has happened: a conflict, or no connection at the start.
+    """
+    prepare_connections()
+    connections[using].ensure_connection()
+    try:
+        return verb(using, *args, **named)
+    except Exception as error:
+        if is_of_connection(error) and not is_conflict(error):
+            raise OutcomeUnknown from error
+        raise
 
 
 class DatabaseThreads:

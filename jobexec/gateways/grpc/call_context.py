@@ -19,8 +19,10 @@ from jobexec.gateways.completions import Completions
 from jobexec.operations import external
 from jobexec.operations.audit import carried
 from jobexec.operations.external.types import ActivatedJob, Fetch
-from jobexec.operations.sql.errors import is_conflict, is_database_error
+from jobexec.operations.sql.errors import is_conflict
+from jobexec.operations.sql.session import is_of_connection
 from jobexec.runtime.connections import discard_broken_connections
+from jobexec.runtime.database_threads import once
 
 from .messages import ActivatedMessage, activated_message
 
@@ -99,7 +101,7 @@ class CallContext:
         except (auth.Unauthenticated, auth.NotAllowed, auth.TooManyRequests, long_polling.Overloaded):
             return False
         except Exception as error:
-            if not is_database_error(error):
+            if not is_of_connection(error):
                 raise
             return True  # while the database is down the client gets no jobs anyway
         return client.caller == before.caller and client.may("work")
@@ -115,9 +117,8 @@ class CallContext:
         return await self._within(self._finishing, partial(_again, carried(work)))
 
     async def once(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """The same for a verb that must not happen twice: after a lost connection, it is unknown whether it has."""
-        work = partial(verb, self.using, *args, **kwargs)
-        return await self._within(self._finishing, partial(_again, carried(work), repeatable=False))
+        """The same for a verb that must not happen twice; see :func:`~jobexec.runtime.database_threads.once`."""
+        return await self.finish(partial(once, verb), *args, **kwargs)
 
     async def fetch(self, fetch: Fetch, client: auth.Client) -> list[ActivatedMessage]:
         """Activate jobs. If the waiting task is cancelled, the jobs that were activated are given back."""
@@ -207,13 +208,13 @@ def _give_back(using: str, jobs: Sequence[ActivatedJob]) -> int:
         return 0
 
 
-def _again(call: Callable[[], T], repeatable: bool = True) -> T:
+def _again(call: Callable[[], T]) -> T:
     """Call it; retry a few times after conflicts with other transactions, and once after a lost connection."""
     for number in range(1, _TRIES):
         try:
             return call()
         except DatabaseError as error:
-            if not is_conflict(error) and (number > 1 or not repeatable or not is_database_error(error)):
+            if not is_conflict(error) and (number > 1 or not is_of_connection(error)):
                 raise
             discard_broken_connections()
             time.sleep(_PAUSE * number * (1 + random.random()))

@@ -3,7 +3,8 @@
 The codes are those of Zeebe's gateway wherever real clients cope with them. Clients stop permanently at some codes
 (pyzeebe at INVALID_ARGUMENT, PERMISSION_DENIED and all codes that it does not know) and after ten of others
 (UNAVAILABLE, INTERNAL, DEADLINE_EXCEEDED); at RESOURCE_EXHAUSTED all clients pause and try again. Therefore any
-temporary problem is RESOURCE_EXHAUSTED, including a database outage.
+temporary problem is RESOURCE_EXHAUSTED, including a database outage. Node's client repeats a call after it, and after
+UNAVAILABLE, DEADLINE_EXCEEDED and (once) UNAUTHENTICATED, so what may have happened must not be one of these.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from jobexec.exceptions import (
 )
 from jobexec.gateways import added
 from jobexec.gateways.long_polling import Overloaded
-from jobexec.operations.sql.errors import is_database_error, one_line
+from jobexec.gateways.unstorable import EXPECTED, UNSTORABLE
+from jobexec.operations.sql.errors import one_line
+from jobexec.operations.sql.session import is_of_connection
+from jobexec.runtime.database_threads import OutcomeUnknown
 
 logger = logging.getLogger("jobexec.gateway")
 
@@ -45,6 +49,7 @@ _CODES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], grpc.StatusCo
     (MessageExists, Code.ALREADY_EXISTS),
     ((JobStateError, WrongWorker), Code.FAILED_PRECONDITION),
     (NotDecryptableYet, Code.UNAVAILABLE),
+    (OutcomeUnknown, Code.ABORTED),
     (ValueError, Code.INVALID_ARGUMENT),  # also InvalidJob
 )
 #: The statuses for the codes of errors that other apps add.
@@ -71,7 +76,9 @@ def status_of(error: Exception, command: str = "") -> tuple[grpc.StatusCode, str
     """The code and the text for an error. ``command`` is Zeebe's name for the refused command."""
     code = next((code for kind, code in _CODES if isinstance(error, kind) and _is_said(error)), None)
     code = code or _ADDED.get(added.code_of(error) or "")
-    if code is None and is_database_error(error):
+    if code is None and isinstance(error, UNSTORABLE):
+        code, error = Code.INVALID_ARGUMENT, BadRequest(EXPECTED)
+    if code is None and is_of_connection(error):
         logger.warning("A call over gRPC could not reach the database: %s", one_line(error))
         return Code.RESOURCE_EXHAUSTED, _AWAY
     if code is None:

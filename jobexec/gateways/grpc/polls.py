@@ -11,7 +11,7 @@ from typing import Any
 from jobexec.conf import get_settings
 from jobexec.gateways import auth, long_polling, worker_registry
 from jobexec.operations.external.types import Fetch
-from jobexec.operations.sql.errors import is_database_error
+from jobexec.operations.sql.session import is_of_connection
 
 from . import gateway_pb2 as pb
 from .call_context import PROTOCOL, CallContext, write
@@ -70,7 +70,7 @@ class Polls:
             try:
                 return await self.call_context.fetch(poll.fetch, poll.client)
             except Exception as error:
-                if not is_database_error(error) or poll.left <= _PAUSE or self.call_context.stopping.is_set():
+                if not is_of_connection(error) or poll.left <= _PAUSE or self.call_context.stopping.is_set():
                     raise
             await self.call_context.unless_stopping(asyncio.sleep(_PAUSE))
 

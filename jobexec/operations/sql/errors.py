@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from django.db import InterfaceError, OperationalError, ProgrammingError
-from django.db.utils import Error as DatabaseLayerError
+from django.db import OperationalError
 
 _CONFLICT_SQLSTATES = frozenset({"40001", "40P01", "55P03"})  # serialisation failure, deadlock, lock not available
 _CONFLICT_MYSQL_ERRORS = frozenset({1205, 1213, 1020})  # lock wait timeout, deadlock, record has changed
@@ -24,11 +23,6 @@ def is_conflict(error: BaseException) -> bool:
     if error.args and error.args[0] in _CONFLICT_MYSQL_ERRORS:
         return True
     return any(message in str(error) for message in _BUSY_SQLITE_MESSAGES)
-
-
-def is_database_error(error: BaseException) -> bool:
-    """Whether the error came from the database layer at all (connection gone, disk full, ...)."""
-    return isinstance(error, DatabaseLayerError | InterfaceError | OperationalError | ProgrammingError)
 
 
 def storable(text: str) -> str:

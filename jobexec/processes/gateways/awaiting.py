@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
@@ -10,9 +11,11 @@ from typing import Any
 from uuid import UUID
 
 from jobexec.conf import get_settings
-from jobexec.exceptions import Unauthenticated
+from jobexec.exceptions import NotAllowed, TooManyRequests
 from jobexec.gateways import long_polling
+from jobexec.gateways.long_polling.places import left
 from jobexec.identifiers import uuid7
+from jobexec.operations.sql.session import is_of_connection
 from jobexec.runtime.connections import leave_connections
 
 from ..models import InstanceState, ProcessInstance
@@ -22,6 +25,8 @@ from .found import NotFound, StillRunning, WasCancelled
 
 #: A client that wants to wait longer asks for the instance.
 LONGEST = timedelta(minutes=10)
+#: Seconds between two attempts while the database does not answer.
+_PAUSE = 1.0
 
 Allowed = Callable[[], Awaitable[bool]]
 Pause = Callable[[Coroutine[Any, Any, object]], Awaitable[object]]
@@ -29,7 +34,7 @@ Pause = Callable[[Coroutine[Any, Any, object]], Awaitable[object]]
 
 def seconds_for(milliseconds: int) -> float:
     """How long a client waits: 0 or less means the server's default."""
-    asked = timedelta(milliseconds=min(milliseconds, 10**9))
+    asked = timedelta(milliseconds=max(0, min(milliseconds, 10**9)))
     return min(asked if asked > timedelta(0) else get_settings().gateway_long_poll_time, LONGEST).total_seconds()
 
 
@@ -64,30 +69,55 @@ async def wait(
     """The row of an instance when it has ended, at the latest when ``time.monotonic()`` is ``until``.
 
     ``allowed`` is asked after each wait; ``pause`` awaits the wait, and may end it; ``over``: nothing is to be awaited
-    any more. Raises StillRunning, and Unauthenticated for a client that has lost its access.
+    any more. Raises StillRunning, and NotAllowed for a client that has lost its access: after Unauthenticated, clients
+    would repeat the start. While the database does not answer, it goes on waiting.
     """
     ended = started if started.state not in RUNNING else None
+    looked = True
     while ended is None:
         if time.monotonic() >= until or place.over or over():
             raise _still_running(started)
-        waiting = place.wait(until)
+        waiting = place.wait(until) if looked else asyncio.sleep(min(_PAUSE, left(until)))
         await (waiting if pause is None else pause(waiting))
-        if not await allowed():
-            raise Unauthenticated
-        ended = await hub.run(_end_of, hub.using, started.pk)
+        try:
+            if not await allowed():
+                raise NotAllowed(
+                    f"The client has lost its access; the process instance with key '{started.key}' goes on."
+                )
+            ended = await hub.run(_end_of, hub.using, started.pk)
+            looked = True
+        except Exception as error:
+            if not _may_pass(error):
+                raise
+            looked = False
     return ended
 
 
 def wait_in_thread(hub: long_polling.Hub, place: Any, started: ProcessInstance, until: float) -> ProcessInstance:
     """The same for a thread, which it blocks; meanwhile it holds no database connection."""
     ended = started if started.state not in RUNNING else None
+    looked = True
     while ended is None:
         if time.monotonic() >= until or place.over:
             raise _still_running(started)
         leave_connections()
-        place.wait(until)
-        ended = _end_of(hub.using, started.pk)
+        if looked:
+            place.wait(until)
+        else:
+            time.sleep(min(_PAUSE, left(until)))
+        try:
+            ended = _end_of(hub.using, started.pk)
+            looked = True
+        except Exception as error:
+            if not _may_pass(error):
+                raise
+            looked = False
     return ended
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether it says nothing about the instance: that is committed, and any such answer would let it start again."""
+    return is_of_connection(error) or isinstance(error, (long_polling.Overloaded, TooManyRequests))
 
 
 def _end_of(using: str, id: UUID) -> ProcessInstance | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from jobexec.exceptions import NotAllowed, TooManyRequests, Unauthenticated
+from jobexec.exceptions import NotAllowed, Unauthenticated
 from jobexec.gateways import auth, zeebe_format
 from jobexec.gateways.grpc import gateway_pb2 as pb
 from jobexec.gateways.grpc.call_context import CallContext
@@ -18,6 +18,7 @@ from jobexec.gateways.grpc.requests import variables
 from jobexec.gateways.grpc.service import Call
 from jobexec.operations.audit import acting
 from jobexec.operations.external.types import Caller
+from jobexec.runtime.database_threads import once
 
 from ..engine.inputs import Change
 from ..models import ProcessDefinition, ProcessInstance
@@ -85,7 +86,7 @@ class ProcessCalls:
     ) -> pb.CreateProcessInstanceResponse:
         started = partial(_start, given=_given(request), client=client)
         with acting(operator(client, context)):
-            definition, row = await self.call_context.once(started)
+            definition, row = await self.call_context.finish(started)
         return pb.CreateProcessInstanceResponse(**_whereabouts(definition, row))
 
     async def start_and_wait(
@@ -100,7 +101,7 @@ class ProcessCalls:
         with awaiting.place_for(hub, client.key) as (id, place):
             with acting(operator(client, context)):
                 started = partial(_start, given=given, client=client, awaited=id)
-                definition, row = await self.call_context.once(started)
+                definition, row = await self.call_context.finish(started)
             allowed, stopping = partial(self._allowed, context, client), self.call_context.stopping.is_set
             row = await awaiting.wait(hub, place, row, until, allowed, self.call_context.unless_stopping, stopping)
         result = json_text(awaiting.result_of(row, names))
@@ -109,7 +110,7 @@ class ProcessCalls:
     async def _allowed(self, context: Any, before: auth.Client) -> bool:
         try:
             client = await self.call_context.client(context)
-        except (Unauthenticated, NotAllowed, TooManyRequests):
+        except (Unauthenticated, NotAllowed):
             return False
         return client.caller == before.caller and client.may("start")
 
@@ -170,7 +171,7 @@ def _start(using: str, given: Mapping[str, Any], client: auth.Client, **more: An
     definition = found.wanted(using, client.caller, given["number"], given["key"], given["version"], given["tenant"])
     more |= {"user": client.user_name, "commands": given["commands"]}
     with invalid_unless_fitting():
-        return definition, verbs.start_process(using, definition, given["variables"], **more)
+        return definition, once(verbs.start_process, using, definition, given["variables"], **more)
 
 
 def _cancel(using: str, key: int, caller: Caller) -> None:

@@ -5,16 +5,19 @@ import threading
 
 import grpc
 import pytest
-from django.db import OperationalError
+from django.db import InterfaceError, OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Q
 
+from jobexec.exceptions import Unauthenticated
 from jobexec.gateways import long_polling
 from jobexec.gateways.grpc import gateway_pb2 as pb
+from jobexec.gateways.grpc.call_context import CallContext
 from jobexec.models import AuditLog, ExternalWorkerJob, TimerJob
 from jobexec.operations import retry_now
 from jobexec.operations.external.search import search_incidents
 from jobexec.processes.engine.exceptions import BpmnError
-from jobexec.processes.gateways import verbs
+from jobexec.processes.gateways import awaiting, verbs
 from jobexec.processes.handlers.registry import listener
 from jobexec.processes.models import ProcessDefinition, ProcessDeployment, ProcessInstance, UserTask, Variable
 from jobexec.processes.operations.suspend import suspend
@@ -204,6 +207,55 @@ class TestWithResult:
         assert ProcessInstance.objects.using(gateway.alias).get().state == "active"
         assert gateway.client.activate("payment")
 
+    @pytest.mark.parametrize("error", [OperationalError("away"), InterfaceError("closed"), long_polling.Overloaded()])
+    def test_an_outage_ends_no_wait(self, gateway, monkeypatch, error):
+        """After any answer that says "try again later" a client would start another instance."""
+        monkeypatch.setattr(awaiting, "_PAUSE", 0.01)
+        end_of, failures = awaiting._end_of, [error, error]
+
+        def away(*args):
+            if failures:
+                raise failures.pop()
+            return end_of(*args)
+
+        monkeypatch.setattr(awaiting, "_end_of", away)
+        deployed(gateway)
+        request = pb.CreateProcessInstanceWithResultRequest(request={"bpmnProcessId": "order"}, requestTimeout=60_000)
+        call = gateway.client.stub.CreateProcessInstanceWithResult.future(request)
+        until(lambda: gateway.rows().exists())
+        long_polling.of(gateway.alias).queue.wake()
+        until(lambda: not failures)
+        (job,) = gateway.client.activate("payment")
+        gateway.client.CompleteJob(jobKey=job.key, variables='{"paid": true}')
+        run(gateway.alias)
+        assert json.loads(call.result(30).variables) == {"paid": True}
+        assert ProcessInstance.objects.using(gateway.alias).count() == 1
+
+    def test_the_time_is_over_in_an_outage(self, gateway, monkeypatch):
+        def away(*args):
+            raise OperationalError("away")
+
+        monkeypatch.setattr(awaiting, "_end_of", away)
+        deployed(gateway)
+        call = lambda: gateway.client.CreateProcessInstanceWithResult(  # noqa: E731
+            request={"bpmnProcessId": "order"}, requestTimeout=200
+        )
+        failed(call, Code.DEADLINE_EXCEEDED, "goes on")
+
+    def test_a_client_that_loses_its_access(self, gateway, monkeypatch):
+        """After UNAUTHENTICATED it would get a new token, and start another instance."""
+        deployed(gateway)
+        request = pb.CreateProcessInstanceWithResultRequest(request={"bpmnProcessId": "order"}, requestTimeout=60_000)
+        call = gateway.client.stub.CreateProcessInstanceWithResult.future(request)
+        until(lambda: gateway.rows().exists() and long_polling.of(gateway.alias).queue.count() == 1)
+
+        async def refused(*args):
+            raise Unauthenticated
+
+        monkeypatch.setattr(CallContext, "client", refused)
+        long_polling.of(gateway.alias).queue.wake()
+        failed(lambda: call.result(30), Code.PERMISSION_DENIED, "goes on")
+
     @pytest.mark.gate
     def test_a_client_with_a_deadline_of_its_own_hears_that_the_instance_goes_on(self, gateway, monkeypatch):
         monkeypatch.setattr("jobexec.processes.gateways.grpc._BEFORE_THE_END", 28.5)
@@ -313,9 +365,43 @@ def test_a_modification_whose_connection_is_lost_is_not_made_twice(gateway, monk
 
     monkeypatch.setattr(verbs, "modify", modify_and_lose_the_answer)
     pay = {"elementId": "pay"}
-    with pytest.raises(grpc.RpcError):
-        gateway.client.ModifyProcessInstance(processInstanceKey=key, activateInstructions=[pay])
+    call = lambda: gateway.client.ModifyProcessInstance(processInstanceKey=key, activateInstructions=[pay])  # noqa: E731
+    failed(call, Code.ABORTED, "unknown whether")
     assert gateway.rows().count() == 1
+
+
+def test_a_start_whose_connection_is_lost_is_not_made_twice_by_anybody(gateway, monkeypatch):
+    deployed(gateway)
+    start = verbs.start_process
+
+    def start_and_lose_the_answer(*args, **named):
+        start(*args, **named)
+        raise OperationalError("the connection was lost")
+
+    monkeypatch.setattr(verbs, "start_process", start_and_lose_the_answer)
+    for call in (
+        lambda: gateway.client.CreateProcessInstance(bpmnProcessId="order"),
+        lambda: gateway.client.CreateProcessInstanceWithResult(request={"bpmnProcessId": "order"}),
+    ):
+        failed(call, Code.ABORTED, "unknown whether")
+    assert ProcessInstance.objects.using(gateway.alias).count() == 2
+
+
+def test_a_start_without_a_connection_is_made_later(gateway, monkeypatch):
+    deployed(gateway)
+    failures = [1]
+
+    def away(connection):
+        if failures:
+            raise OperationalError(failures.pop())
+        return ensure_connection(connection)
+
+    ensure_connection = BaseDatabaseWrapper.ensure_connection
+    monkeypatch.setattr(BaseDatabaseWrapper, "ensure_connection", away)
+    assert gateway.client.CreateProcessInstance(bpmnProcessId="order").processInstanceKey
+    assert not failures
+    monkeypatch.undo()
+    assert ProcessInstance.objects.using(gateway.alias).count() == 1
 
 
 def variables(gateway):

@@ -4,10 +4,12 @@ import json
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import OperationalError
 from django.test import Client
 
 from jobexec.models import AuditLog, DeadLetterJob, Incident, TimerJob
 from jobexec.operations import retry_now
+from jobexec.processes.gateways import awaiting, verbs
 from jobexec.processes.models import EventSubscription, ProcessDefinition, ProcessInstance, UserTask, Variable
 from jobexec.processes.operations.suspend import activate, suspend
 from tests.gateways.v2 import V2
@@ -133,6 +135,29 @@ class TestStart:
     def test_the_time_is_over_and_the_instance_goes_on(self, alias, v2):
         start(v2, awaitCompletion=True, requestTimeout=1)
         v2.refused(504, "DEADLINE_EXCEEDED", "goes on")
+
+    def test_the_time_is_over_in_an_outage(self, alias, v2, monkeypatch):
+        def away(*args):
+            raise OperationalError("away")
+
+        monkeypatch.setattr(awaiting, "_end_of", away)
+        start(v2, awaitCompletion=True, requestTimeout=200)
+        v2.refused(504, "DEADLINE_EXCEEDED", "goes on")
+        assert ProcessInstance.objects.using(alias).count() == 1
+
+    @pytest.mark.parametrize("wait", [False, True])
+    def test_a_lost_connection(self, alias, v2, monkeypatch, wait):
+        """After a 503 clients would start another instance."""
+        start_process = verbs.start_process
+
+        def start_and_lose_the_answer(*args, **named):
+            start_process(*args, **named)
+            raise OperationalError("the connection was lost")
+
+        monkeypatch.setattr(verbs, "start_process", start_and_lose_the_answer)
+        start(v2, awaitCompletion=wait)
+        v2.refused(502, "ABORTED", "unknown whether")
+        assert "Retry-After" not in v2.response
         assert ProcessInstance.objects.using(alias).get().state == "active"
 
 
@@ -357,6 +382,26 @@ def test_a_signal(alias, v2):
     run(alias)
     assert v2.call("GET", f"/process-instances/{key}")["state"] == "COMPLETED"
     assert not EventSubscription.objects.using(alias).exists()
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("verb", "path", "body"),
+    [
+        ("broadcast_signal", "/signals/broadcast", {"signalName": "go"}),
+        ("correlate_message", "/messages/correlation", {"name": "paid"}),
+        ("modify", "/process-instances/{key}/modification", {"activateInstructions": [{"elementId": "pay"}]}),
+    ],
+)
+def test_what_is_not_to_happen_twice(v2, monkeypatch, verb, path, body):
+    def lost(*args, **named):
+        raise OperationalError("the connection was lost")
+
+    deploy()
+    key = start(v2)["processInstanceKey"]
+    monkeypatch.setattr(verbs, verb, lost)
+    v2.post(path.format(key=key), body)
+    v2.refused(502, "ABORTED", "unknown whether")
 
 
 @pytest.mark.gate

@@ -13,7 +13,7 @@ from jobexec.exceptions import InvalidJob, JobNotFound, JobStateError, NotAllowe
 from jobexec.gateways import added, long_polling
 from jobexec.gateways.auth import REQUESTS, Allowance, not_logged, protected
 from jobexec.gateways.rest.common import AsyncView, in_database, log_error, own_transactions
-from jobexec.gateways.rest.unstorable import EXPECTED, UNSTORABLE
+from jobexec.gateways.unstorable import EXPECTED, UNSTORABLE
 
 from .errors import EngineError, answer, invalid, no_such_task, problem, refused
 

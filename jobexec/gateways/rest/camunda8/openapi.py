@@ -27,6 +27,7 @@ _PROBLEMS = {
     404: "No object has this key or name, or the client may not see it.",
     409: "The state of the job or its lease does not allow it.",
     500: "An unexpected error.",
+    502: "ABORTED: the connection to the database was lost; it is unknown whether this has happened.",
     504: "DEADLINE_EXCEEDED: what the client waits for has not happened in time; the server continues.",
     503: "RESOURCE_EXHAUSTED: too many requests, try again. UNAVAILABLE: the database does not answer.",
 }

@@ -24,7 +24,8 @@ from jobexec.gateways import added
 from jobexec.gateways.auth import Refusal
 from jobexec.gateways.auth.views import problem_json
 from jobexec.gateways.long_polling import Overloaded
-from jobexec.gateways.rest.unstorable import EXPECTED, UNSTORABLE
+from jobexec.gateways.unstorable import EXPECTED, UNSTORABLE
+from jobexec.runtime.database_threads import OutcomeUnknown
 
 
 class Code(NamedTuple):
@@ -42,6 +43,7 @@ INVALID_STATE = Code(409, "INVALID_STATE")
 ALREADY_EXISTS = Code(409, "ALREADY_EXISTS")
 TOO_LARGE = Code(413, "INVALID_ARGUMENT")
 INTERNAL = Code(500, "INTERNAL")
+ABORTED = Code(502, "ABORTED")
 RESOURCE_EXHAUSTED = Code(503, "RESOURCE_EXHAUSTED")
 UNAVAILABLE = Code(503, "UNAVAILABLE")
 DEADLINE_EXCEEDED = Code(504, "DEADLINE_EXCEEDED")
@@ -62,6 +64,7 @@ _CODES: Mapping[type[Exception], Code] = {
     MessageExists: ALREADY_EXISTS,
     WrongWorker: INVALID_STATE,
     NotDecryptableYet: UNAVAILABLE,
+    OutcomeUnknown: ABORTED,
     Overloaded: RESOURCE_EXHAUSTED,
     TooManyRequests: RESOURCE_EXHAUSTED,
     OperationalError: UNAVAILABLE,

@@ -35,6 +35,7 @@ from jobexec.gateways.rest.common import caller_of, database, in_database, json_
 from jobexec.gateways.rest.waiting_room import release_thread
 from jobexec.operations.audit import carried
 from jobexec.operations.history.keys import next_keys
+from jobexec.runtime.database_threads import once
 
 from ...models import ProcessDefinition, ProcessInstance
 from ...operations import user_tasks
@@ -112,7 +113,9 @@ _Started = tuple[ProcessDefinition, ProcessInstance]
 
 @async_endpoint(
     "start",
-    operation=Operation("createProcessInstance", "Start a process", _CREATION, gives=CREATED, problems=(404, 409, 504)),
+    operation=Operation(
+        "createProcessInstance", "Start a process", _CREATION, gives=CREATED, problems=(404, 409, 502, 504)
+    ),
 )
 async def start(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponseBase:
     """POST /process-instances. The instance goes on when the client leaves, or its time is over."""
@@ -147,7 +150,8 @@ def _start(request: HttpRequest, body: Mapping[str, Any], **more: Any) -> _Start
         body["processDefinitionVersionTag"],
     )
     with invalid_unless_fitting():
-        row = verbs.start_process(
+        row = once(
+            verbs.start_process,
             database(),
             definition,
             body["variables"],
@@ -238,13 +242,14 @@ _CORRELATED = Response[[int, ProcessInstance]](
 @endpoint(
     "publish",
     operation=Operation(
-        "correlateMessage", "Deliver a message now", _CORRELATION, gives=_CORRELATED, problems=_NOT_FOUND
+        "correlateMessage", "Deliver a message now", _CORRELATION, gives=_CORRELATED, problems=(404, 502)
     ),
 )
 def correlation(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
     """POST /messages/correlation."""
     with auth.acting_as_client(request):
-        (row,) = verbs.correlate_message(
+        (row,) = once(
+            verbs.correlate_message,
             database(),
             body["name"],
             key=body["correlationKey"] or None,
@@ -269,13 +274,20 @@ _BROADCAST = Response[[int, str]](
 )
 
 
-@endpoint("publish", operation=Operation("broadcastSignal", "Throw a signal", _SIGNAL, gives=_BROADCAST))
+@endpoint(
+    "publish", operation=Operation("broadcastSignal", "Throw a signal", _SIGNAL, gives=_BROADCAST, problems=(502,))
+)
 def broadcast(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
     """POST /signals/broadcast."""
     tenant = zeebe_format.tenant_id(body["tenantId"])
     with auth.acting_as_client(request):
-        key = verbs.broadcast_signal(
-            database(), body["signalName"], body["variables"], tenant_id=tenant, caller=caller_of(request)
+        key = once(
+            verbs.broadcast_signal,
+            database(),
+            body["signalName"],
+            body["variables"],
+            tenant_id=tenant,
+            caller=caller_of(request),
         )
     return json_answer(_BROADCAST.of(key, tenant))
 

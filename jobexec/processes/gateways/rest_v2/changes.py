@@ -13,6 +13,7 @@ from jobexec.gateways.rest.camunda8.problems import INVALID_ARGUMENT, INVALID_ST
 from jobexec.gateways.rest.camunda8.values import ANYTHING, KEY, NOT_BLANK, NUMBER, OBJECT, TEXT, ignored
 from jobexec.gateways.rest.common import caller_of, database, nothing
 from jobexec.models import SuspensionScope
+from jobexec.runtime.database_threads import once
 
 from ...engine.inputs import Change, Command
 from ...models import InstanceState
@@ -45,13 +46,13 @@ _MODIFICATION = Request(
 
 @endpoint(
     "update",
-    operation=Operation("modifyProcessInstance", "Modify a process instance", _MODIFICATION, problems=(404, 409)),
+    operation=Operation("modifyProcessInstance", "Modify a process instance", _MODIFICATION, problems=(404, 409, 502)),
 )
 def modification(request: HttpRequest, body: Mapping[str, Any], process_instance_key: int) -> HttpResponse:
     """POST /process-instances/{processInstanceKey}/modification: what is terminated goes first, in one step."""
     if body["moveInstructions"]:
         raise Refused(INVALID_ARGUMENT, "moveInstructions: expected none: terminate an element and activate another.")
-    modify(database(), caller_of(request), process_instance_key, body)
+    once(modify, database(), caller_of(request), process_instance_key, body)
     return nothing()
 
 
