@@ -112,7 +112,7 @@ class Commands:
         self, request: pb.PublishMessageRequest, context: Any, client: auth.Client
     ) -> pb.PublishMessageResponse:
         """Publish a message. The time to live is cut to MESSAGE_MAX_TTL: clients send any length."""
-        row = await self.call_context.finish(
+        row = await self.call_context.once(
             publish_external_message,
             request.name,
             request.correlationKey,

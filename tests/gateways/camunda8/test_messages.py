@@ -3,8 +3,10 @@
 from datetime import timedelta
 
 import pytest
+from django.db import OperationalError
 
 from jobexec import clock, current_job
+from jobexec.gateways.rest.camunda8 import messages
 from jobexec.models import Message
 from jobexec.operations.manage.gateway_clients import create_client
 from jobexec.testing import ManualExecutor
@@ -43,6 +45,15 @@ def test_a_message_id_that_is_known(alias, v2):
     v2.post(PATH, body)
     v2.refused(409, "ALREADY_EXISTS", "m1")
     assert Message.objects.using(alias).count() == 1
+
+
+def test_a_lost_connection(v2, monkeypatch):
+    def lost(*args, **named):
+        raise OperationalError("the connection was lost")
+
+    monkeypatch.setattr(messages, "publish_external_message", lost)
+    v2.post(PATH, BODY)
+    v2.refused(502, "ABORTED", "unknown whether")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import grpc
 import pytest
+from django.db import OperationalError
 
+from jobexec.gateways.grpc import commands
 from jobexec.models import Message
 from jobexec.operations.manage.gateway_clients import create_client
 from jobexec.operations.messages import publish
@@ -41,6 +43,19 @@ def test_a_message_id_that_is_known(gateway):
     assert caught.value.code() is Code.ALREADY_EXISTS
     assert caught.value.details().startswith("Command 'PUBLISH' rejected with code 'ALREADY_EXISTS'")
     assert rows(gateway).count() == 1
+
+
+@pytest.mark.parametrize("id", ["", "m1"])
+def test_a_message_whose_connection_is_lost_is_not_published_twice(gateway, monkeypatch, id):
+    make = commands.publish_external_message
+
+    def publish_and_lose_the_answer(*args, **named):
+        make(*args, **named)
+        raise OperationalError("the connection was lost")
+
+    monkeypatch.setattr(commands, "publish_external_message", publish_and_lose_the_answer)
+    code = code_of(lambda: gateway.client.PublishMessage(**GIVEN, timeToLive=60_000, messageId=id))
+    assert (code, rows(gateway).count()) == (Code.ABORTED, 1)
 
 
 @pytest.mark.parametrize(

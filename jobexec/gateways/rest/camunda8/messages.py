@@ -12,6 +12,7 @@ from jobexec.gateways import zeebe_format
 from jobexec.gateways.rest.common import caller_of, database, json_answer
 from jobexec.models import Message
 from jobexec.operations.external.publish import publish_external_message
+from jobexec.runtime.database_threads import once
 
 from .contract import Property, Request, Response, optional, required
 from .endpoint import Operation, endpoint
@@ -45,11 +46,12 @@ _PUBLISHED: Response[[Message]] = Response(
 
 @endpoint(
     "publish",
-    operation=Operation("publishMessage", "Publish a message", _PUBLICATION, gives=_PUBLISHED, problems=(409,)),
+    operation=Operation("publishMessage", "Publish a message", _PUBLICATION, gives=_PUBLISHED, problems=(409, 502)),
 )
 def publication(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
     """POST /messages/publication. The time to live is cut to MESSAGE_MAX_TTL: clients send any length."""
-    row = publish_external_message(
+    row = once(
+        publish_external_message,
         database(),
         body["name"],
         body["correlationKey"],
