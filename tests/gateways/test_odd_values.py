@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from jobexec import external_job
+from jobexec.gateways.long_polling.places import Queue
 from tests.gateways import engine_rest
 from tests.gateways.engine_rest import EngineRest
 
@@ -83,6 +84,34 @@ def test_fetch_and_lock(rest, member, odd):
     topic = {"topicName": "pay", "lockDuration": 1000, member: value}
     status, answer = rest.post("/external-task/fetchAndLock", workerId="w", maxTasks=1, topics=[topic])
     assert status in (200, 400), answer
+
+
+@pytest.fixture
+def entered(monkeypatch: Any) -> list[Any]:
+    """The hub asks for the types of all who wait in one statement."""
+    places: list[Any] = []
+    monkeypatch.setattr(Queue, "enter", lambda queue, place: places.append(place))
+    return places
+
+
+NO_TYPES = [NUL, HALF, "x" * 256]
+
+
+@pytest.mark.parametrize("odd", NO_TYPES)
+def test_a_type_that_no_job_can_have_reaches_no_queue(v2, entered, odd):
+    v2.activate(type=odd, requestTimeout=1)
+    v2.refused(400, "INVALID_ARGUMENT", "type")
+    assert not entered
+
+
+@pytest.mark.parametrize("odd", NO_TYPES)
+def test_a_topic_that_no_task_can_have_reaches_no_queue(rest, entered, odd):
+    topic = {"topicName": odd, "lockDuration": 1000}
+    given = {"workerId": "w", "maxTasks": 1, "topics": [topic], "asyncResponseTimeout": 1}
+    status, answer = rest.post("/external-task/fetchAndLock", **given)
+    assert (status, answer["type"]) == (400, "InvalidRequestException")
+    assert "topicName" in answer["message"]
+    assert not entered
 
 
 @pytest.mark.parametrize("number", ["+-5", "9" * 5000, HUGE, 10**30])

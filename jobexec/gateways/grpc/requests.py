@@ -9,7 +9,7 @@ from typing import Any
 
 from jobexec.exceptions import NotAllowed
 from jobexec.gateways import zeebe_format
-from jobexec.gateways.asks import MOST_VALUES
+from jobexec.gateways.asks import MOST_VALUES, check_name
 from jobexec.operations.external.types import Caller, Fetch
 
 from . import gateway_pb2 as pb
@@ -41,9 +41,10 @@ def _fetch(
     for field in ("fetchVariable", "tenantIds"):
         if len(values := getattr(request, field)) > MOST_VALUES:
             raise BadRequest(f"{field}: expected at most {MOST_VALUES:,} values, got {len(values):,}.")
-    for field, text in (("type", request.type), ("worker", request.worker), ("tenantIds", "".join(request.tenantIds))):
-        if "\0" in text:
-            raise BadRequest(f"{field}: expected a string without U+0000.")
+    check_name("type", request.type)
+    check_name("worker", request.worker)
+    if any("\0" in tenant for tenant in request.tenantIds):
+        raise BadRequest("tenantIds: expected strings without U+0000.")
     if not caller.may_fetch(request.type):
         raise NotAllowed(f"The client {caller.name!r} may not fetch jobs of type {request.type!r}.")
     return Fetch(

@@ -141,7 +141,12 @@ class Watch(Loop):
                 return
             self._stale = {}
         self._asked_at = now
-        found = next_times(self._using, wanted)
+        try:
+            found = next_times(self._using, wanted)
+        except Exception:
+            with self._lock:
+                self._stale |= wanted
+            raise
         with self._lock:
             for type in wanted:
                 self._times.pop(type, None)

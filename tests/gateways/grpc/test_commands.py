@@ -199,6 +199,7 @@ def test_a_lease_keeps_others_out(gateway):
     [
         ({"type": " "}, "type"),
         ({"type": "a\0b"}, "type"),
+        ({"type": "x" * 256, "requestTimeout": 1000}, "type: expected a string of at most 255 characters, got 256"),
         ({"timeout": 0}, "timeout"),
         ({"maxJobsToActivate": 0}, "maxJobsToActivate"),
         ({"tenantIds": ["x" * 65]}, "tenantIds"),
@@ -215,7 +216,7 @@ def test_a_bad_request_names_the_field(gateway, fields, named):
 
 
 @pytest.mark.databases("sqlite")
-@pytest.mark.parametrize("fields", [{"type": ""}, {"timeout": 0}])
+@pytest.mark.parametrize("fields", [{"type": ""}, {"type": "x" * 256}, {"worker": "x" * 256}, {"timeout": 0}])
 def test_a_bad_stream_is_refused(gateway, fields):
     request = {"type": "payment", "timeout": 1000} | fields
     code, _ = refused_with(lambda **fields: list(gateway.client.StreamActivatedJobs(**fields)), **request)

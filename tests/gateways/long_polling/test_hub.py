@@ -14,6 +14,7 @@ from jobexec import clock, external_job, external_jobs
 from jobexec.exceptions import InvalidSettings
 from jobexec.gateways import long_polling
 from jobexec.gateways.long_polling import polling, wake_up_source, watch
+from jobexec.gateways.long_polling.places import Queue, ThreadPlace
 from jobexec.models import ExternalWorkerJob
 from jobexec.operations.external import fail_external_job
 from jobexec.operations.external.types import Fetch
@@ -348,6 +349,20 @@ def test_an_outage_of_the_database_is_survived(alias, monkeypatch):
     jobs = []
     elsewhere(alias, lambda: jobs.append(create(alias)))
     assert [each.key for each in poll.result()] == [jobs[0].job_key]
+
+
+def test_who_waits_for_a_moment_is_woken_then_even_if_the_first_look_for_it_failed(alias, monkeypatch):
+    job = create(alias)
+    ExternalWorkerJob.objects.using(alias).filter(pk=job.pk).update(available_at=clock.now(alias) + HOUR)
+    asked = watch.Watch(alias, Queue(), lambda each: True)
+    with ThreadPlace(asked._queue, ["pay"], None, long_polling.hub.always):
+        asked.ask_about(["pay"])
+        with monkeypatch.context() as patch:
+            patch.setattr(watch, "next_times", lambda using, since: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                asked._ask(asked._queue.types(), 1.0)
+        asked._ask(asked._queue.types(), 2.0)
+    assert set(asked._times) == {"pay"}
 
 
 @pytest.mark.databases("postgresql")

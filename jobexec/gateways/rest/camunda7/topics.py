@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from jobexec.gateways.asks import check_name
 from jobexec.operations.external.types import Caller, Fetch
 
 from .bodies import Body
@@ -80,6 +81,7 @@ def fetch_request(body: Body, caller: Caller) -> FetchRequest:
 
 def _topic(body: Body, base: Fetch) -> Topic:
     name, duration = body.needed_text("topicName"), body.milliseconds("lockDuration", least=1)
+    check_name("topicName", name)
     variables = body.texts("variables")
     tenants, ids = _tenants(body, base.caller), _both(body, "processDefinitionId", "processDefinitionIdIn")
     keys = _both(body, "processDefinitionKey", "processDefinitionKeyIn")
