@@ -4,6 +4,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
+from jobexec import external_job
 from jobexec.models import AuditLog, Suspension
 from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.handlers.registry import listener
@@ -498,6 +499,19 @@ class TestWho:
         assert Suspension.objects.using(alias).get().shown_value == "order (north)"
         assert north.post("/message", messageName="paid")[0] == 403
         assert north.post("/signal", name="go")[0] == 403
+
+    def test_a_client_sees_only_incidents_of_its_types(self, alias, served, bearer):
+        ours, all = (
+            EngineRest("/engine-rest", authorization=bearer(name, types=types))
+            for name, types in (("mail", ["mail"]), ("all", []))
+        )
+        external_job("payment", database=alias)
+        (task,) = all.fetch("payment")
+        all.post(f"/external-task/{task['id']}/failure", workerId="w", retries=0, errorMessage="a secret")
+        (incident,) = all.get("/incident")[1]
+        assert ours.get("/incident")[1] == []
+        assert ours.get("/incident/count")[1] == {"count": 0}
+        assert ours.get(f"/incident/{incident['id']}")[0] == 404
 
     def test_the_audit_log_names_the_client(self, alias, served, bearer):
         authorization = bearer()

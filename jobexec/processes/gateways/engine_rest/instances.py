@@ -15,6 +15,7 @@ from jobexec.gateways.rest.camunda7.variables import NOTE, to_json, to_typed
 from jobexec.gateways.rest.common import caller_of, database, json_answer, nothing
 from jobexec.identifiers import as_id
 from jobexec.models import Incident, IncidentState
+from jobexec.operations.external.search import visible
 
 from ...exceptions import MismatchingMessage
 from ...models import InstanceState, ProcessInstance
@@ -178,10 +179,10 @@ def historic(request: HttpRequest, id: str) -> HttpResponse:
 
 
 def _incidents(request: HttpRequest) -> QuerySet[Incident]:
-    """Open incidents of processes and of external jobs."""
+    """Open incidents of processes and of external jobs, of the client's types and tenants."""
     rows = Incident.objects.using(database()).filter(state=IncidentState.OPEN)
     of_clients = ~Q(process_definition_key="") | Q(incident_key__isnull=False)
-    return found.visible(rows.filter(of_clients), caller_of(request))
+    return visible(rows.filter(of_clients), caller_of(request))
 
 
 @endpoint("GET", permission="search")
