@@ -66,6 +66,8 @@ class Feed:
         self._client, self._call_context = client, call_context
         self._fetch = replace(fetch, is_alive=self._alive)
         self._room = asyncio.Event()
+        #: Whether a notification has come since the last look.
+        self._owes = False
         self._task: asyncio.Task[None] | None = None
 
     def join(self, stream: Stream) -> None:
@@ -97,13 +99,17 @@ class Feed:
         return any(stream.room > 0 for stream in tuple(self.streams))
 
     async def _run(self) -> None:
-        while True:
-            await self._until_room()
-            try:
-                await self._round()
-            except Exception:  # without its feed a stream would stay silent for ever, without any error
-                logger.exception("The feed of type %s failed and starts again", one_line(self._fetch.type))
-                await asyncio.sleep(_PAUSE)
+        try:
+            while True:
+                await self._until_room()
+                try:
+                    await self._round()
+                except Exception:  # without its feed a stream would stay silent for ever, without any error
+                    logger.exception("The feed of type %s failed and starts again", one_line(self._fetch.type))
+                    await asyncio.sleep(_PAUSE)
+        finally:
+            if self._owes:
+                self._call_context.hub.queue.wake([self._fetch.type], kind=long_polling.kind_of(self._fetch))
 
     async def _round(self) -> None:
         # Take a new place at the end of the queue each time, so that other feeds and polls get their turn.
@@ -114,13 +120,15 @@ class Feed:
                 await stream.verify()
             room = min(sum(stream.room for stream in self.streams), _PAGE)
             if not room:  # no stream has access any longer: the notification is for others
+                self._owes = False
                 place.pass_on()
                 return
             activated = await self._look(room)
+            self._owes = self._owes and activated is None
             if activated is not None and len(activated) == room:
                 place.pass_on()
             elif activated is not None:
-                await place.wait(time.monotonic() + _PROBE)
+                self._owes = await place.wait(time.monotonic() + _PROBE)
 
     async def _until_room(self) -> None:
         while not self._has_room():

@@ -17,6 +17,9 @@ class AsyncPlace(Place):
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
+    def __exit__(self, *error: object) -> None:
+        self._queue.leave(self, cut_off=any(isinstance(each, asyncio.CancelledError) for each in error))
+
     def ring(self) -> None:
         self._loop.call_soon_threadsafe(self._event.set)  # RuntimeError if the loop has ended
 
@@ -24,7 +27,7 @@ class AsyncPlace(Place):
         """Wait for a notification until ``until`` (``time.monotonic()``); return whether one arrived.
 
         Returns False immediately once the queue is closed. A cancelled coroutine leaves the queue at the end of its
-        ``with`` block and passes its unread notifications on.
+        ``with`` block and passes on its unread notifications, and those that it has read last.
         """
         while True:
             self._event.clear()  # before heard(): the notifying thread records the notification before it rings

@@ -28,6 +28,8 @@ class Place(ABC):
         self.types, self.kind, self.alive = frozenset(types), kind, alive
         #: The types with notifications that this place has not read yet. Only the queue changes it.
         self.owed: set[str] = set()
+        #: Those of the notifications that it has read last. Only the queue changes it.
+        self.taken: set[str] = set()
         self._queue = queue
 
     def __enter__(self) -> Self:
@@ -76,11 +78,15 @@ class Queue:
                 self._rows.setdefault(type, {}).setdefault(place.kind, {})[place] = None
         self._entered(new)
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: Place, cut_off: bool = False) -> None:
+        """Remove a place; unread notifications go to the next one.
+
+        ``cut_off``: those that it has read last, too, because it has not come to look for jobs.
+        """
         with self._lock:
             for type in place.types:
                 self._remove(place, type)
-            owed, place.owed = place.owed, set()
+            owed, place.owed = place.owed | (place.taken if cut_off else set()), set()
         if owed:
             self.wake(owed, kind=place.kind)
 
@@ -96,8 +102,8 @@ class Queue:
     def take(self, place: Place) -> bool:
         """Clear the place's unread notifications; return whether there were any."""
         with self._lock:
-            owed, place.owed = place.owed, set()
-        return bool(owed)
+            place.taken, place.owed = place.owed, set()
+            return bool(place.taken)
 
     def wake(
         self, types: Collection[str] = (), *, most: int = 1, kind: Hashable = _ANY, but: Place | None = None

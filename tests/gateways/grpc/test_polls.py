@@ -10,7 +10,7 @@ import grpc
 import pytest
 from django.db import OperationalError
 
-from jobexec.gateways import auth
+from jobexec.gateways import auth, long_polling
 from jobexec.gateways.grpc import call_context, polls
 from jobexec.gateways.long_polling import watch
 from jobexec.operations import external
@@ -108,6 +108,45 @@ def test_a_client_that_has_gone_gets_nothing(gateway):
     made = gateway.make("payment")
     assert [job.key for job in other.ended().jobs] == [made.job_key]
     assert gateway.row(made.job_key).attempts == 1
+
+
+def _all_wait(hub, number):
+    """Wait until so many have looked for jobs and wait to be woken."""
+    until(lambda: len(places := hub.queue._places()) == number and all(map(_waits, places)))
+
+
+def _waits(place):
+    return bool(place._event._waiters) and not place.owed
+
+
+@pytest.mark.databases("postgresql")
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_client_that_goes_while_it_is_verified_again_passes_its_word_on(gateway, monkeypatch, streams):
+    for probe in ("PROBE", "PROBE_WHEN_DEAF"):
+        monkeypatch.setattr(watch, probe, 600.0)
+    lets_in, inside, slow = call_context.CallContext.lets_in, threading.Event(), threading.Event()
+
+    async def verify(self, *args):
+        if slow.is_set() and not inside.is_set():
+            inside.set()
+            await asyncio.Event().wait()
+        return await lets_in(self, *args)
+
+    monkeypatch.setattr(call_context.CallContext, "lets_in", verify)
+    hub, client, long = long_polling.of(gateway.alias), gateway.client, {"wait": 300_000, "deadline": 300}
+    gone = client.stream("payment") if streams else client.poll("payment", **long)
+    reading = Waiting(gone)
+    # It has begun to listen, which wakes the only one that waits, and has probed after that.
+    until(lambda: hub._watch is not None and hub._watch._source.listening and hub._watch._probed_at > 0)
+    _all_wait(hub, 1)
+    other = Waiting(gateway.another().poll("payment", **long))
+    _all_wait(hub, 2)
+    slow.set()
+    made = gateway.make("payment")
+    passed(inside)
+    gone.cancel()
+    assert [job.key for job in other.ended().jobs] == [made.job_key]
+    assert reading.ended().code is Code.CANCELLED
 
 
 def test_a_client_that_goes_while_its_jobs_are_fetched_gets_nothing(gateway, monkeypatch):

@@ -157,6 +157,28 @@ def test_a_coroutine_that_is_cancelled_passes_on_what_it_has_not_heard():
     assert asyncio.run(story()) is True
 
 
+def test_a_coroutine_that_is_cancelled_before_it_has_looked_passes_on_what_it_has_heard():
+    queue = Queue()
+
+    async def wait():
+        with AsyncPlace(queue, ["pay"], None, lambda: True) as waiting:
+            await waiting.wait(time.monotonic() + SOON)
+            await asyncio.Event().wait()
+
+    async def story():
+        first = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        queue.wake(["pay"])
+        behind = place(queue, "pay")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        return behind.heard()
+
+    assert asyncio.run(story()) is True
+
+
 def test_a_loop_that_has_ended_is_passed_over():
     queue = Queue()
 
