@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import grpc
 import pytest
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError, ProgrammingError
 
 from jobexec import clock, job
 from jobexec.handlers import registry
@@ -265,3 +266,26 @@ def test_a_bug_is_internal_and_in_the_log(gateway, monkeypatch, caplog):
     assert code == Code.INTERNAL
     assert "ZeroDivisionError" not in text
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.databases("sqlite")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OperationalError, Code.RESOURCE_EXHAUSTED),
+        (InterfaceError, Code.RESOURCE_EXHAUSTED),
+        (DataError, Code.INVALID_ARGUMENT),
+        (IntegrityError, Code.INTERNAL),
+        (ProgrammingError, Code.INTERNAL),
+    ],
+)
+def test_clients_repeat_only_what_may_succeed_later(gateway, monkeypatch, error, code):
+    """After RESOURCE_EXHAUSTED some do so for ever."""
+
+    def fails(*args, **kwargs):
+        raise error("a secret")
+
+    monkeypatch.setattr(external, "fail_external_job", fails)
+    got, text = refused_with(gateway.client.FailJob, jobKey=1)
+    assert got == code
+    assert "secret" not in text

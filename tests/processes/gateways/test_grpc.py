@@ -140,6 +140,10 @@ class TestStart:
         assert not ProcessInstance.objects.using(gateway.alias).exists()
         assert not ExternalWorkerJob.objects.using(gateway.alias).exists()
 
+    @pytest.mark.databases("postgresql")
+    def test_what_no_database_can_hold(self, gateway):
+        failed(lambda: gateway.client.CreateProcessInstance(bpmnProcessId="a\0"), Code.INVALID_ARGUMENT, "can store")
+
     def test_in_the_middle(self, gateway):
         deployed(gateway, chain(APPROVE, PAY))
         gateway.client.CreateProcessInstance(bpmnProcessId="order", startInstructions=[{"elementId": "pay"}])
@@ -187,6 +191,12 @@ class TestWithResult:
         run(gateway.alias)
         asking.join(30)
         assert json.loads(answers[0].variables) == {"amount": 5, "paid": True}
+
+    def test_a_timeout_may_be_any_number(self, gateway):
+        deployed(gateway, chain(SCRIPT))
+        for number in (-(2**63), 2**63 - 1):
+            given = {"bpmnProcessId": "order", "variables": '{"amount": 5}'}
+            assert gateway.client.CreateProcessInstanceWithResult(request=given, requestTimeout=number).variables
 
     def test_the_instance_goes_on_when_the_time_is_over(self, gateway):
         deployed(gateway)
