@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterator
 from concurrent.futures import Future
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -163,6 +163,16 @@ def give_back(using: str, jobs: list[ActivatedJob]) -> None:
     """Release jobs that could not be sent so that others can fetch them; does not wait for the result."""
     if jobs:
         of(using).database_threads.submit(partial(_yielded, using, jobs), urgent=True)
+
+
+@contextmanager
+def answering(using: str, jobs: list[ActivatedJob]) -> Iterator[None]:
+    """A context in which the answer with these jobs is built; if that fails, they are given back."""
+    try:
+        yield
+    except BaseException:
+        give_back(using, jobs)
+        raise
 
 
 def _yielded(using: str, jobs: list[ActivatedJob]) -> None:

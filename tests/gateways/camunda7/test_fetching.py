@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from jobexec.clock import FrozenClock
 from jobexec.gateways import long_polling
 from jobexec.gateways.long_polling import watch
+from jobexec.gateways.rest.camunda7 import fetching
 from jobexec.models import ExternalWorkerJob
 from jobexec.operations import external
 from tests.gateways.engine_rest import URLS, EngineRest, error
@@ -308,6 +309,22 @@ def test_who_has_gone_gets_nothing(alias, rest):
 
     _, (task,) = asyncio.run(story())
     assert task["workerId"] == "stays"
+
+
+@pytest.mark.transactional
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_tasks_whose_answer_cannot_be_built_are_given_back(alias, rest, monkeypatch, asynchronous):
+    def fails(*args):
+        raise RuntimeError("this task cannot be shown")
+
+    make_external(alias, "a")
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):  # as Django's client tells of a 500
+        patch.setattr(fetching, "_shown", fails)
+        if asynchronous:
+            asyncio.run(asked("a"))
+        else:
+            rest.fetch("a")
+    until(lambda: rest.fetch("a"))
 
 
 @pytest.mark.gate

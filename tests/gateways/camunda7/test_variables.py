@@ -136,6 +136,10 @@ def test_notes_of_another_kind_are_variables():
     assert to_typed({"a": 5, "a$type": {"type": "Unheard"}}).keys() == {"a"}
 
 
+def test_a_number_that_no_double_can_be():
+    assert to_typed({"a": 10**400, "a$type": {"type": "Double"}})["a"]["type"] == "Json"
+
+
 def test_names_are_asked_for_with_their_notes():
     assert with_notes(["a", "b"]) == ["a", "a$type", "b", "b$type"]
 

@@ -7,6 +7,7 @@ from django.db import connections
 
 from jobexec import external_job
 from jobexec.gateways import long_polling
+from jobexec.gateways.rest.camunda8 import activation
 from jobexec.operations.manage.gateway_clients import create_client
 from tests.gateways.v2 import V2
 from tests.support.waiting import TIMEOUT, until
@@ -66,6 +67,18 @@ def test_one_client_does_not_take_the_places_of_all(alias, v2, settings):
     until(lambda: long_polling.of(alias).queue.count() == 2)
     long_polling.close_all()
     assert [each.answer() for each in asking] == [[], []]
+
+
+def test_jobs_whose_answer_cannot_be_built_are_given_back(alias, v2, monkeypatch):
+    def fails(*args):
+        raise RuntimeError("this job cannot be shown")
+
+    external_job("pay", database=alias)
+    with monkeypatch.context() as patch:
+        patch.setattr(activation, "_activated", fails)
+        v2.activate()
+        v2.refused(500, "INTERNAL")
+    until(lambda: v2.activate())
 
 
 def test_closing_ends_the_wait(alias, v2):

@@ -54,12 +54,15 @@ async def _answer(request: HttpRequest, what: FetchRequest) -> HttpResponseBase:
     search = replace(search_of(using, what), allowed=allowed, client=client)
     if not isinstance(request, ASGIRequest):
         # In the request's thread. A server has few threads, so the hub lets only some of them wait.
-        return json_answer(_shown(what, await sync_to_async(long_polling.search_in_thread)(using, search, what.wait)))
+        jobs = await sync_to_async(long_polling.search_in_thread)(using, search, what.wait)
+        with long_polling.answering(using, jobs):
+            return json_answer(_shown(what, jobs))
     await release_thread()
     jobs = await long_polling.search(using, search, what.wait)
     if not jobs:
         return json_answer([])
-    content = json_answer(_shown(what, jobs)).content
+    with long_polling.answering(using, jobs):
+        content = json_answer(_shown(what, jobs)).content
     return TrackedResponse(content, partial(long_polling.give_back, using, jobs), content_type="application/json")
 
 

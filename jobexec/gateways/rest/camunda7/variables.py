@@ -227,7 +227,7 @@ def _fits(note: Mapping[str, Any], value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and -_RANGES[kind] <= value < _RANGES[kind]
     try:
         return bool(_READERS[kind](value, _info(note)) == value) and isinstance(value, str)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, ArithmeticError):
         return False
 
 

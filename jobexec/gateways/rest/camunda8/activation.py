@@ -63,14 +63,16 @@ async def _answer(request: HttpRequest, fetch: Fetch, wait: timedelta) -> HttpRe
     if not isinstance(request, ASGIRequest):
         # In the request's thread. A server has few threads, so the hub lets only some of them wait.
         jobs = await sync_to_async(long_polling.poll_in_thread)(database(), fetch, wait, **who)
-        _activated(fetch, jobs)
-        return JsonResponse(_ACTIVATED.of(jobs), json_dumps_params={"ensure_ascii": False})
+        with long_polling.answering(database(), jobs):
+            _activated(fetch, jobs)
+            return JsonResponse(_ACTIVATED.of(jobs), json_dumps_params={"ensure_ascii": False})
     await release_thread()
     jobs = await long_polling.poll(database(), fetch, wait, **who)
     if not jobs:
         return JsonResponse(_ACTIVATED.of(jobs))
-    _activated(fetch, jobs)
-    content = json.dumps(_ACTIVATED.of(jobs), cls=DjangoJSONEncoder, ensure_ascii=False).encode()
+    with long_polling.answering(database(), jobs):
+        _activated(fetch, jobs)
+        content = json.dumps(_ACTIVATED.of(jobs), cls=DjangoJSONEncoder, ensure_ascii=False).encode()
     return TrackedResponse(content, partial(long_polling.give_back, database(), jobs), content_type="application/json")
 
 
