@@ -14,6 +14,7 @@ from jobexec.clock import FrozenClock
 from jobexec.gateways import long_polling
 from jobexec.gateways.long_polling import watch
 from jobexec.gateways.rest.camunda7 import fetching
+from jobexec.gateways.rest.camunda7 import topics as topics_module
 from jobexec.models import ExternalWorkerJob
 from jobexec.operations import external
 from tests.gateways.engine_rest import URLS, EngineRest, error
@@ -154,6 +155,23 @@ def test_what_was_locked_is_given_back_if_a_later_topic_fails(alias, rest, monke
     assert (status, said["type"]) == (500, "ProcessEngineException")
     monkeypatch.undo()
     assert len(rest.fetch("a")) == 1
+
+
+def test_the_maximum_is_for_all_topics_together(alias, rest, monkeypatch):
+    monkeypatch.setattr(topics_module, "MAX_JOBS", 3)
+    for name in ("a", "b"):
+        for _ in range(3):
+            make_external(alias, name)
+    assert len(rest.fetch("a", "b", most=1_000_000)) == 3
+
+
+def test_of_topics_of_the_same_name_the_last_counts(alias, rest, frozen):
+    make_external(alias, "a")
+    topics = [{"topicName": "a", "lockDuration": seconds * 1000} for seconds in (1, 9)]
+    status, (task,) = rest.post(FETCH, workerId="w", maxTasks=5, topics=topics)
+    assert status == 200
+    row = ExternalWorkerJob.objects.using(alias).get(job_key=task["id"])
+    assert row.lock_expiration_time == frozen.now + timedelta(seconds=9)
 
 
 def test_priority_goes_before_age(alias, rest):

@@ -18,7 +18,6 @@ from jobexec.gateways.rest.common import caller_of, database, json_answer
 from jobexec.gateways.rest.waiting_room import TrackedResponse, release_thread
 from jobexec.operations.external import activate_jobs, yield_jobs
 from jobexec.operations.external.availability import first_ranks
-from jobexec.operations.external.fetch import MAX_JOBS
 from jobexec.operations.external.types import ActivatedJob
 
 from .bodies import body_of
@@ -71,8 +70,9 @@ def search_of(using: str, what: FetchRequest) -> long_polling.Search:
     kinds = {long_polling.kind_of(topic.fetch) for topic in what.topics if topic.fetch is not None}
     # A request with the same conditions for all its topics shares a queue with requests for one of these topics.
     kind = kinds.pop() if len(kinds) == 1 else tuple((topic.name, _kind(topic)) for topic in what.topics)
-    most = min(what.max_tasks, MAX_JOBS)
-    return long_polling.Search(types=what.names, look=lambda alive: look(using, what, alive), most=most, kind=kind)
+    return long_polling.Search(
+        types=what.names, look=lambda alive: look(using, what, alive), most=what.max_tasks, kind=kind
+    )
 
 
 def _kind(topic: Topic) -> Any:
@@ -97,14 +97,13 @@ def _in_order(using: str, topics: tuple[Topic, ...]) -> list[Topic]:
     """Sort the topics by their first task, so that a backlog of one topic does not delay all others."""
     if len(topics) < 2:
         return list(topics)
-    names = list(dict.fromkeys(topic.name for topic in topics))
-    ranks = first_ranks(using, names)
+    ranks = first_ranks(using, [topic.name for topic in topics])
     heads = sorted((rank, number) for number, topic in enumerate(topics) for rank in ranks[topic.name])
     return [topics[number] for number in dict.fromkeys(number for _, number in heads)]
 
 
 def _shown(what: FetchRequest, jobs: list[ActivatedJob]) -> list[dict[str, Any]]:
-    topics = {topic.name: topic for topic in reversed(what.topics)}
+    topics = {topic.name: topic for topic in what.topics}
     if what.newest_first is not None:
         jobs = sorted(jobs, key=lambda job: job.create_time, reverse=what.newest_first)
     for job in jobs:

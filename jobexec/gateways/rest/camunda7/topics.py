@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from jobexec.gateways.asks import check_name
+from jobexec.operations.external.fetch import MAX_JOBS
 from jobexec.operations.external.types import Caller, Fetch
 
 from .bodies import Body
@@ -64,6 +65,7 @@ def fetch_request(body: Body, caller: Caller) -> FetchRequest:
     max_tasks = body.integer("maxTasks", least=1)
     if max_tasks is None:
         raise invalid("maxTasks: expected an integer of at least 1, got null.")
+    max_tasks = min(max_tasks, MAX_JOBS)  # of all topics together
     wait = body.integer("asyncResponseTimeout", 0, least=0) or 0
     if wait > MAX_WAIT:
         raise invalid("The asynchronous response timeout cannot be set to a value greater than 1800000 milliseconds")
@@ -75,8 +77,10 @@ def fetch_request(body: Body, caller: Caller) -> FetchRequest:
         use_priority=body.flag("usePriority"),
         caller=caller,
     )
-    topics = tuple(_topic(each, base) for each in body.objects("topics", most=MOST_TOPICS))
-    return FetchRequest(caller.name, worker, max_tasks, topics, timedelta(milliseconds=wait), _newest_first(body))
+    # As in Camunda, the last one of the same name counts.
+    topics = {each.name: each for each in (_topic(one, base) for one in body.objects("topics", most=MOST_TOPICS))}
+    wait_for = timedelta(milliseconds=wait)
+    return FetchRequest(caller.name, worker, max_tasks, tuple(topics.values()), wait_for, _newest_first(body))
 
 
 def _topic(body: Body, base: Fetch) -> Topic:
