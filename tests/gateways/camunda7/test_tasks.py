@@ -363,6 +363,12 @@ def test_a_body_that_is_no_object_is_refused(alias, rest, body):
 
 
 @pytest.mark.databases("sqlite")
+def test_a_body_that_does_not_call_itself_json_is_refused(rest):
+    status, said = rest.send("POST", "/external-task/1/complete", '{"workerId": "w"}', type="text/plain")
+    assert (status, said["type"]) == (415, "RestException")
+    assert "application/json" in said["message"]
+
+
 def test_a_body_that_is_too_large_says_so(alias, rest, settings):
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
     status, said = rest.post("/external-task/1/complete", workerId="w" * 200)
