@@ -39,9 +39,10 @@ class _Waiting(NamedTuple):
 class Completions:
     """Completes jobs of one database for the coroutines of this process, with ``threads``.
 
-    While a thread settles a group, the completions that arrive form the next one; the thread continues with it. None
-    waits to be joined by others. Behind a group that takes long, another thread begins. Those that cannot share a
-    statement follow alone, in any thread; ``alone`` calls them. Where databases have no such statement, all do.
+    While a thread settles a group, the completions that arrive form the next one; the thread continues with it, after
+    other calls if all threads settle groups. None waits to be joined by others. Behind a group that takes long, another
+    thread begins. Those that cannot share a statement follow alone, in any thread; ``alone`` calls them. Where
+    databases have no such statement, all do.
     """
 
     def __init__(
@@ -113,6 +114,18 @@ class Completions:
                 clean_connections()
             except Exception:  # those that wait must not wait for a thread that has gone
                 logger.exception("The thread that settled %d completions goes on after an error", len(group))
+            if self._gives_way():
+                return
+
+    def _gives_way(self) -> bool:
+        """If all threads settle groups and other calls wait, continue behind those; return whether this is so."""
+        if not (self._waiting and self._settling >= self._threads.most and self._threads.busy):
+            return False
+        try:
+            self._threads.submit(self._settle, again=True)
+        except Overloaded:  # the process ends
+            return False
+        return True
 
     def _next(self) -> list[_Waiting]:
         with self._lock:

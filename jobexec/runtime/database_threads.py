@@ -58,23 +58,29 @@ class DatabaseThreads:
     """
 
     def __init__(self, name: str, most: int = THREADS) -> None:
-        self._name, self._most = name, most
+        self._name, self.most = name, most
         self._changed = threading.Condition()
         self._line: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._threads = self._idle = 0
         self._closed = False
 
-    def submit(self, work: Callable[[], T], *, urgent: bool = False) -> Future[T]:
+    @property
+    def busy(self) -> bool:
+        """Whether calls wait for a thread."""
+        return bool(self._line)
+
+    def submit(self, work: Callable[[], T], *, urgent: bool = False, again: bool = False) -> Future[T]:
         """Run the call; the future gets its result or error. Raises Overloaded if too many calls wait already.
 
-        ``urgent``: before all waiting calls, however many they are; for calls that reduce the load.
+        ``urgent``: before all waiting calls, however many they are; for calls that reduce the load. ``again``: behind
+        them, however many they are; for a call that goes on later, so that others get its thread.
         """
         future: Future[T] = Future()
         with self._changed:
-            if self._closed or (len(self._line) >= LONGEST_LINE and not urgent):
+            if self._closed or (len(self._line) >= LONGEST_LINE and not (urgent or again)):
                 raise Overloaded
             (self._line.appendleft if urgent else self._line.append)((future, work))
-            if len(self._line) > self._idle and self._threads < self._most:
+            if len(self._line) > self._idle and self._threads < self.most:
                 self._threads += 1
                 spawn(self._name, self._work)
             self._changed.notify()

@@ -121,6 +121,29 @@ def test_what_arrives_while_others_are_settled_shares_a_statement(alias, pool, g
 
 
 @grouped
+def test_other_reports_get_the_only_thread_between_two_groups(alias, monkeypatch):
+    jobs = [in_hands(alias) for _ in range(5)]
+    monkeypatch.setattr(completions, "PATIENCE", TIMEOUT)
+    monkeypatch.setattr(completions, "GROUP", 1)
+    monkeypatch.setattr("jobexec.runtime.database_threads._IDLE", 0.1)
+    one_thread = DatabaseThreads("jobexec-test-completions", 1)
+    with busy(alias, monkeypatch) as (first, begun, go):
+
+        async def story():
+            found = Completions(alias, one_thread)
+            tasks = await while_busy(found, jobs, first, begun)
+            other = asyncio.wrap_future(one_thread.submit(lambda: left(alias)))
+            await asyncio.sleep(0)
+            go.set()
+            await asyncio.gather(*tasks)
+            return await other
+
+        assert asyncio.run(asyncio.wait_for(story(), TIMEOUT)) == 5
+    assert left(alias) == 0
+    assert one_thread.close(TIMEOUT)
+
+
+@grouped
 def test_those_that_wait_are_settled_although_the_thread_fails_after_its_group(alias, pool, monkeypatch, caplog):
     jobs = [in_hands(alias) for _ in range(2)]
     monkeypatch.setattr(completions, "PATIENCE", TIMEOUT)
