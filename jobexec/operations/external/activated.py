@@ -29,6 +29,7 @@ def activated(
     create_time: datetime,
     configuration: Mapping[str, Any],
     headers: Mapping[str, Any],
+    lease_before: str = "",
 ) -> ActivatedJob:
     """Build the worker's view of a row, decrypted; ``row`` is any object with the columns as attributes.
 
@@ -57,6 +58,7 @@ def activated(
         keys=configuration.get("keys") or {},
         business_key=configuration.get("business_key", ""),
         lease_token=grant.token,
+        lease_before=lease_before,
         create_time=create_time,
         error_message=row.exception_message,
         error_details=row.exception_stack,

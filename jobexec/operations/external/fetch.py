@@ -235,13 +235,15 @@ def _activated(row: ExternalWorkerJob, fetch: Fetch, grant: Grant) -> ActivatedJ
         create_time=row.create_time,
         configuration=row.handler_configuration,
         headers=row.custom_headers,
+        lease_before=row.lease_token,
     )
 
 
 def yield_jobs(using: str, jobs: Sequence[ActivatedJob]) -> int:
     """Give back jobs that could not be delivered to their worker; return how many were still as they were fetched.
 
-    They are available immediately, as if they had never been fetched. (Zeebe: JobIntent.YIELD.)
+    They are available immediately, as if they had never been fetched, and if they were leased before, still only for
+    workers that ask for a lease. (Zeebe: JobIntent.YIELD.)
     """
 
     def verb() -> int:
@@ -250,7 +252,7 @@ def yield_jobs(using: str, jobs: Sequence[ActivatedJob]) -> int:
             held = ExternalWorkerJob.objects.using(using).filter(
                 pk=job.id, lock_owner=job.worker, lock_expiration_time=job.deadline, lease_token=job.lease_token
             )
-            count += give_back(using, held, attempts=F("attempts") - 1)
+            count += give_back(using, held, attempts=F("attempts") - 1, lease_token=job.lease_before)
         return count
 
     return in_transaction(using, verb)
@@ -262,7 +264,7 @@ def give_back(using: str, held: QuerySet[ExternalWorkerJob], **changes: Any) -> 
     if not rows:
         return 0
     table = ExternalWorkerJob.objects.using(using).filter(pk__in=[row.pk for row in rows])
-    table.update(**given_back(), **changes, available_at=None, revision=F("revision") + 1)
+    table.update(**{**given_back(), **changes}, available_at=None, revision=F("revision") + 1)
     free_instances(using, may_hold(rows))
     wake_workers_on_commit(using, {row.handler_type for row in rows})
     block_unless_closed(using, {row.pk: row.resource for row in rows}, ExternalWorkerJob)

@@ -103,12 +103,14 @@ def _statement(spelled: Dialect, of_tenants: bool, leased: bool) -> str:
     conditions = ["handler_type = %(type)s"]
     if of_tenants:
         conditions.append(spelled.text_among("tenant_id", "%(tenants)s"))
+    never_leased = "lease_token = ''"
     if not leased:
-        conditions.append("lease_token = ''")
+        conditions.append(never_leased)
     has_locals = spelled.has_json_key("handler_configuration", "local")
     plain = f"""lock_owner IS NULL AND NOT cancel_requested AND NOT suspend_requested
         AND (NOT exclusive OR process_instance_id = '') AND NOT ({has_locals})
-        AND (resource IS NULL OR NOT EXISTS ({limited}))"""
+        AND (resource IS NULL OR NOT EXISTS ({limited}))
+        {f"AND {never_leased}" if leased else ""}"""
 
     def run(available: str) -> str:
         # Also by available_at where it is NULL in all rows: otherwise PostgreSQL does not use the index's order.

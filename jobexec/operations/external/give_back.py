@@ -14,7 +14,7 @@ from ..notify.wake_workers import wake_workers_on_commit
 from ..resources.limits import not_closed_among
 from ..rows.move import move
 from ..rows.remove import remove_cancelled
-from ..rows.routing import free_instances, given_back, keep_lease, may_hold
+from ..rows.routing import free_instances, given_back, may_hold
 from ..rows.suspension_cover import covered_rows
 from . import log
 from .types import Caller
@@ -30,20 +30,15 @@ def give_back(
     for a date in the future, so that they wait until then and no longer. With a ``lease_token``, only workers that ask
     for a lease get it. Returns the row in its new place; None if another process changed it.
     """
-    held_back = covered_rows(using, [row])
-    if lease_token and (held_back or row.resource is not None):
-        configuration = changes.get("handler_configuration", row.handler_configuration)
-        elsewhere = {**changes, "handler_configuration": keep_lease(configuration, lease_token)}
-    else:
-        elsewhere = changes
-    if held_back:
-        return move(row, SuspendedJob, **elsewhere, due_date=due_date, suspended_at=clock.now(using))
+    row.lease_token = lease_token
+    if covered_rows(using, [row]):
+        return move(row, SuspendedJob, **changes, due_date=due_date, suspended_at=clock.now(using))
     if row.resource is not None and due_date is not None:  # it must not hold its permit until then
-        timer = move(row, TimerJob, **elsewhere, due_date=due_date)
+        timer = move(row, TimerJob, **changes, due_date=due_date)
         wake_on_commit(using, timers=True)
         return timer
     if row.resource is not None and not_closed_among(using, [row.resource]):
-        return move(row, BlockedJob, **elsewhere)
+        return move(row, BlockedJob, **changes)
     changes |= {**given_back(), "due_date": due_date, "available_at": due_date, "lease_token": lease_token}
     changes["revision"] = row.revision + 1
     same = ExternalWorkerJob.objects.using(using).filter(pk=row.pk, revision=row.revision)

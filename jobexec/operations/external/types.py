@@ -106,6 +106,8 @@ class ActivatedJob:
     keys: Mapping[str, int] = field(default_factory=dict)
     business_key: str = ""
     lease_token: str = ""
+    #: The token that it had before this fetch: an earlier worker's.
+    lease_before: str = ""
     create_time: datetime
     #: The last failure.
     error_message: str = ""

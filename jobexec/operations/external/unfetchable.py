@@ -20,7 +20,7 @@ from ..reports.failure_groups import count_failures
 from ..resources.limits import cut_off_among, not_closed_among
 from ..rows.move import move_all
 from ..rows.remove import remove_waiting
-from ..rows.routing import free_instances, given_back, may_hold
+from ..rows.routing import free_instances, may_hold
 from ..rows.suspension_cover import covered_rows
 from ..values.fingerprint import fingerprint
 from .callbacks import opened
@@ -58,10 +58,13 @@ def _unreadable(row: ExternalWorkerJob) -> JobExecError | None:
 
 
 def _put_off(using: str, rows: list[ExternalWorkerJob]) -> None:
-    """Hide jobs from fetches until another process, or this one with its key, may read them. It costs them no retry."""
-    again = {"available_at": clock.now(using) + AGAIN}
+    """Hide jobs from fetches until another process, or this one with its key, may read them. It costs them no retry.
+
+    Those that were leased stay for workers that ask for a lease.
+    """
     held = ExternalWorkerJob.objects.using(using).filter(pk__in=[row.pk for row in rows])
-    held.update(**given_back(), **again, revision=F("revision") + 1)
+    later = clock.now(using) + AGAIN
+    held.update(lock_owner=None, lock_expiration_time=None, available_at=later, revision=F("revision") + 1)
     free_instances(using, may_hold(rows))
 
 

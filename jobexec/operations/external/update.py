@@ -58,9 +58,9 @@ def lock_external_job(using: str, key: int, worker: str, timeout: timedelta, *, 
     """Lock a particular job for a worker, as if it had fetched it; the worker that holds it may repeat the call.
 
     (Camunda 7: lock.) Raises :class:`~jobexec.exceptions.WrongWorker` while another worker holds it,
-    :class:`~jobexec.exceptions.JobStateError` if it is not available yet, suspended or cancelled, if another job of its
-    process instance is being worked on, or if the circuit breaker of its resource has opened, and the errors of
-    :func:`~jobexec.operations.external.settle.complete_external_job`.
+    :class:`~jobexec.exceptions.JobStateError` if it is not available yet, suspended or cancelled, if it was leased, if
+    another job of its process instance is being worked on, or if the circuit breaker of its resource has opened, and
+    the errors of :func:`~jobexec.operations.external.settle.complete_external_job`.
     """
     checked_worker(worker)
     moment_after(using, "timeout", timeout)
@@ -84,6 +84,8 @@ def _refuse_unavailable(using: str, row: ExternalWorkerJob, key: int) -> None:
         reason = f"it is not available before {row.available_at}"
     elif row.cancel_requested:
         reason = "it was cancelled"
+    elif row.lease_token:
+        reason = "it was leased, and only workers that ask for a lease may have it"
     elif covered_rows(using, [row]):
         reason = "it is suspended"
     elif without_permit(using, [row]):
@@ -110,7 +112,8 @@ def _fetched(row: ExternalWorkerJob, worker: str) -> dict[str, Any]:
 def unlock_external_job(using: str, key: int, *, worker: str | None = None, caller: Caller = EVERYTHING) -> None:
     """Take a job from its worker, so that others may fetch it immediately (Camunda 7: unlock).
 
-    It costs no retry. A job that no worker has fetched is left unchanged. A pending suspension or cancellation takes
+    It costs no retry, and a job that was leased is for all workers again. A job that no worker has fetched is left
+    unchanged. A pending suspension or cancellation takes
     effect now. Raises the errors of :func:`~jobexec.operations.external.settle.complete_external_job`; no lease is
     required.
     """

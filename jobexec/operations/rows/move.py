@@ -15,7 +15,16 @@ from ..sql.delete import delete_rows
 from ..sql.locks import atomic
 from ..values.ranking import rank
 from .fencing import UNLOCKED, lock_unchanged
-from .routing import available_at, free_instances, lease_kept, may_hold, next_look, wake_for_permits
+from .routing import (
+    COMES_BACK,
+    available_at,
+    free_instances,
+    keep_lease,
+    lease_kept,
+    may_hold,
+    next_look,
+    wake_for_permits,
+)
 from .tallies import count_move
 
 J = TypeVar("J", bound=AbstractJob)
@@ -102,6 +111,8 @@ def _copy(row: AbstractJob, to: type[J], using: str, changes: dict[str, Any]) ->
     values |= {**UNLOCKED, "revision": row.revision + 1, **changes}
     if is_ranked(type(row), to, changes):
         values["rank"] = rank(using, values["due_date"] or clock.now(using), values["priority"])
+    if isinstance(row, ExternalWorkerJob) and to in COMES_BACK and row.lease_token:
+        values["handler_configuration"] = keep_lease(values["handler_configuration"], row.lease_token)
     if to is ExternalWorkerJob:
         values["available_at"] = available_at(using, values["due_date"])
         values |= lease_kept(values["handler_configuration"])

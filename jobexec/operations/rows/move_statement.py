@@ -22,7 +22,16 @@ from ..sql.insert_select import Sql, insert_from
 from ..values.ranking import rank, rank_sql
 from .fencing import UNLOCKED
 from .move import is_ranked
-from .routing import LEASE, available_at, available_at_sql, free_instances, lease_kept, next_look_sql
+from .routing import (
+    COMES_BACK,
+    LEASE,
+    available_at,
+    available_at_sql,
+    free_instances,
+    keep_lease,
+    lease_kept,
+    next_look_sql,
+)
 
 
 def is_possible(using: str) -> bool:
@@ -58,6 +67,8 @@ def transfer(
         else:
             columns["rank"] = Sql(*in_sql)
     insert_from(using, source, to, ids, columns, each)
+    if source is ExternalWorkerJob and to in COMES_BACK:
+        _take_leases_along(using, to, ids)
     delete_rows(source._base_manager.using(using).filter(pk__in=ids))
     _after(using, source, to, ids)
 
@@ -85,6 +96,15 @@ def _columns_of(using: str, to: type[AbstractJob], changes: Mapping[str, Any]) -
         "lease_token": "",
         "available_at": available_at_sql(using) if own else available_at(using, changes["due_date"]),
     }
+
+
+def _take_leases_along(using: str, to: type[AbstractJob], ids: Collection[UUID]) -> None:
+    """Those of these jobs that were leased keep their demand for a lease in the other table: there are few."""
+    leased = ExternalWorkerJob.objects.using(using).filter(pk__in=ids).exclude(lease_token="")
+    tokens = dict(leased.values_list("pk", "lease_token"))
+    there = to._base_manager.using(using)
+    for pk, configuration in there.filter(pk__in=tokens).values_list("pk", "handler_configuration"):
+        there.filter(pk=pk).update(handler_configuration=keep_lease(configuration, tokens[pk]))
 
 
 def _keep_leases(using: str, ids: Collection[UUID]) -> None:

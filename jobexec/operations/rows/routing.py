@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from jobexec import clock
 from jobexec.identifiers import as_id
-from jobexec.models import AbstractJob, BlockedJob, ExclusiveLock, ExternalWorkerJob, Job, TimerJob
+from jobexec.models import AbstractJob, BlockedJob, ExclusiveLock, ExternalWorkerJob, Job, SuspendedJob, TimerJob
 
 from ..notify.broker import announce_ids
 from ..notify.wake import wake_for_resources, wake_on_commit
@@ -160,6 +160,10 @@ def is_available(row: ExternalWorkerJob, now: datetime) -> bool:
 
 #: The key in the configuration of a job that waits elsewhere, and that only workers with a lease may have again.
 LEASE = "lease_token"
+
+
+#: The tables from which a job of workers comes back to them without an operator's decision.
+COMES_BACK = (BlockedJob, SuspendedJob, TimerJob)
 
 
 def keep_lease(configuration: Mapping[str, Any], token: str) -> dict[str, Any]:

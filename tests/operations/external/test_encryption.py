@@ -182,6 +182,17 @@ def test_a_later_release_is_waited_for(alias):
     assert (row.retries, row.attempts, row.lost_runs, row.lock_owner) == (3, 0, 0, None)
 
 
+def test_what_waits_for_a_later_release_is_still_leased(alias):
+    job = make(alias)
+    rows = ExternalWorkerJob.objects.using(alias)
+    rows.update(
+        handler_configuration={"encrypted": {**job.handler_configuration["encrypted"], "version": 9}}, lease_token="t"
+    )
+    assert fetch(alias, with_lease=True) == []
+    row = rows.get()
+    assert (row.lease_token, row.available_at is None) == ("t", False)
+
+
 @pytest.mark.parametrize("instance", ["", "order-17"])
 def test_a_kept_result_is_encrypted_and_kept_as_long_as_the_job_says(alias, frozen, instance):
     job = held_by_worker(

@@ -12,6 +12,7 @@ import jobexec
 from jobexec.exceptions import InvalidJob, NotAllowed
 from jobexec.models import DeadLetterJob, ExclusiveLock, ExternalWorkerJob, Incident, SuspendedJob
 from jobexec.operations import suspend
+from jobexec.operations.external import fail_external_job
 from jobexec.operations.external import fetch as external_fetch
 from jobexec.operations.external.fetch import activate_jobs, next_available, yield_jobs
 from jobexec.operations.external.types import Caller, Fetch
@@ -246,6 +247,16 @@ class TestLease:
         assert fetch(alias, worker="w2") == [], "once leased, only to those who take a lease"
         (second,) = fetch(alias, worker="w2", with_lease=True)
         assert second.lease_token not in ("", first.lease_token)
+
+    def test_what_is_given_back_is_leased_if_it_was_before(self, alias):
+        job, other = make(alias), make(alias)
+        (first,) = fetch(alias, with_lease=True, max_jobs=1)
+        fail_external_job(alias, first.key, retries=2, lease=first.lease_token)
+        jobs = fetch(alias, worker="w2", with_lease=True)
+        assert [each.lease_before for each in jobs] == [first.lease_token, ""]
+        assert yield_jobs(alias, jobs) == 2
+        assert stored(job, alias).lease_token == first.lease_token
+        assert [each.id for each in fetch(alias, worker="w3")] == [other.pk], "nobody has got the lease of this one"
 
 
 class TestWhoMay:

@@ -31,6 +31,26 @@ def test_there_and_back(alias, count):
 
 
 @pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("missed", [False, True])
+def test_a_leased_job_stays_leased(alias, frozen, count, missed):
+    jobs = [make_external(alias) for _ in range(count)]
+    held = fetch(alias, with_lease=True)
+    for each in held:
+        if not missed:
+            fail_external_job(alias, each.key, retries=2, lease=each.lease_token)
+    if missed:
+        frozen.tick(timedelta(days=1))
+    suspend([job.pk for job in jobs], using=alias)
+    if missed:
+        assert fetch(alias, with_lease=True) == []  # the fetch sets them aside
+    assert {table_of(alias, job) for job in jobs} == {SuspendedJob}
+    rows = SuspendedJob.objects.using(alias).all() if count > 1 else jobs[0]
+    activate(rows, using=alias)
+    assert fetch(alias) == []
+    assert len(fetch(alias, with_lease=True)) == count
+
+
+@pytest.mark.parametrize("count", [1, 3])
 def test_a_back_off_goes_on_while_it_is_suspended(alias, frozen, count):
     jobs = [held_by_worker(alias) for _ in range(count)]
     for job in jobs:

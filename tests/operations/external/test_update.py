@@ -179,9 +179,12 @@ def test_the_same_worker_may_lock_it_again_and_another_may_not(alias, frozen):
     assert ExclusiveLock.objects.using(alias).get().process_instance_id == "p"
 
 
-def test_whoever_locks_a_leased_job_that_is_free_takes_the_lease_away(alias, frozen):
+def test_a_leased_job_is_locked_by_nobody_without_a_lease_until_it_is_unlocked(alias, frozen):
     job = in_hands(alias, lease=True)
     frozen.tick(6 * MINUTE)
+    with pytest.raises(JobStateError, match="it was leased"):
+        lock_external_job(alias, job.key, "v", MINUTE)
+    unlock_external_job(alias, job.key)
     lock_external_job(alias, job.key, "v", MINUTE)
     with pytest.raises(StaleLease):
         complete_external_job(alias, job.key, lease=job.lease_token)
