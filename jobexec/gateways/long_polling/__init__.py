@@ -7,7 +7,7 @@
 """
 
 from ...runtime.database_threads import DatabaseThreads, Overloaded
-from .hub import Hub, close_all, of
+from .hub import Hub, answer_all, close_all, of
 from .polling import Alive, Search, answering, give_back, kind_of, poll, poll_in_thread, search, search_in_thread
 from .shares import Shares, TooManyWaiters
 
@@ -19,6 +19,7 @@ __all__ = [
     "Search",
     "Shares",
     "TooManyWaiters",
+    "answer_all",
     "answering",
     "close_all",
     "give_back",

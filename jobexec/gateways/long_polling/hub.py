@@ -141,6 +141,12 @@ def close_all(timeout: float = 5.0) -> None:
         hub.close(timeout)
 
 
+def answer_all() -> None:
+    """Answer all waiting requests of this process with nothing, because its server shuts down. Does not block."""
+    for hub in tuple(_hubs.values()):
+        hub.queue.close()
+
+
 def _after_fork() -> None:
     """Drop the hubs: their threads and waiting requests belong to the parent process."""
     global _hubs_lock

@@ -7,9 +7,12 @@ middleware run, one hand-over each, and a task that listens for a disconnect. Ca
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, suppress
 from io import BytesIO
+from types import FrameType
 from typing import Any
 
 import django
@@ -83,6 +86,7 @@ class GatewayHandler(ASGIHandler):
     """
 
     request_class = _GatewayRequest
+    _serves = False
 
     def load_middleware(self, is_async: bool = False) -> None:
         self._view_middleware: list[Any] = []
@@ -96,6 +100,9 @@ class GatewayHandler(ASGIHandler):
         return response
 
     async def handle(self, scope: Any, receive: Any, send: Any) -> None:
+        if not self._serves:
+            self._serves = True
+            _answer_at_shutdown()
         # As in Django, except for the two signals.
         try:
             body = await self.read_body(receive)
@@ -159,6 +166,31 @@ class GatewayHandler(ASGIHandler):
     def _has_thread() -> bool:
         """Return whether synchronous code of the request, such as an authentication, has run in its thread."""
         return SyncToAsync.thread_sensitive_context.get(None) in SyncToAsync.context_to_thread_executor
+
+
+def _answer_at_shutdown() -> None:
+    """Let requests that wait be answered when the server begins to shut down; called at the first request.
+
+    ASGI tells this only after the last answer. So ours precede the handlers of signals that the server has set, as
+    uvicorn does.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop = asyncio.get_running_loop()
+    from jobexec.gateways import long_polling  # now that Django is set up
+
+    def precede(serve: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], Any]:
+        def handle(number: int, frame: FrameType | None) -> Any:
+            with suppress(RuntimeError):  # the event loop has ended
+                loop.call_soon_threadsafe(long_polling.answer_all)
+            return serve(number, frame)
+
+        return handle
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        handler = signal.getsignal(number)
+        if callable(handler) and handler is not signal.default_int_handler:
+            signal.signal(number, precede(handler))
 
 
 django.setup(set_prefix=False)

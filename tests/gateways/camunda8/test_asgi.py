@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import signal
 import socket
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -49,6 +50,20 @@ def hang(server, **members):
 def threads_of(server):
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("Threads:")))
+
+
+@pytest.mark.gate
+@pytest.mark.databases("postgresql")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_shuts_down_answers_who_waits(alias, number):
+    alone = "jobexec.gateways.rest.asgi:application"
+    with servers.asgi(alias, application=alone) as server, ThreadPoolExecutor(1) as pool:
+        assert activate(server, requestTimeout=-1) == []  # it has begun to work
+        waiting = pool.submit(activate, server, requestTimeout=600_000)
+        assert activate(server, type="other", requestTimeout=50) == []  # and whoever came before waits
+        server.process.send(number)
+        assert waiting.result(TIMEOUT) == []
+        server.process.ended()
 
 
 @pytest.mark.gate
