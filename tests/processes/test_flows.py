@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
+from django.core.management import CommandError, call_command
 from django.db import OperationalError, transaction
 
 from demo_project.bookings.models import Booking
@@ -23,14 +24,14 @@ from jobexec.operations.values.failure import Failure
 from jobexec.operations.values.run import Run
 from jobexec.processes import definition
 from jobexec.processes.definition import InvalidProcess, Kind, Node, Work
-from jobexec.processes.engine.exceptions import BpmnError
+from jobexec.processes.engine.exceptions import BpmnError, StepError
 from jobexec.processes.engine.inputs import JobFailed
 from jobexec.processes.exceptions import MismatchingMessage
 from jobexec.processes.flows import compiling
 from jobexec.processes.flows.builder import Flow
 from jobexec.processes.flows.calls import call
 from jobexec.processes.flows.canvas import chain, parallel
-from jobexec.processes.flows.terms import item, previous
+from jobexec.processes.flows.terms import index, item, previous
 from jobexec.processes.handlers import steps
 from jobexec.processes.handlers.stepping import proceed
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
@@ -238,7 +239,7 @@ def test_a_function_that_must_not_be_tried_again_is_not_because_the_process_cann
     assert (CALLS, state(alias, instance)) == (["charge", "a"], "active")
     dead = DeadLetterJob.objects.using(alias).get()
     assert (dead.failed_activity_id, dead.attempts) == ("refuse", 1)
-    assert "DoNotRetry: no (the process cannot continue after this failure: EvaluationE" in dead.exception_message
+    assert "DoNotRetry: no (the process cannot continue after this failure: NoValue: " in dead.exception_message
 
 
 def test_a_failure_without_a_way_waits_for_an_operator(alias, run_jobs):
@@ -264,7 +265,7 @@ def test_a_function_that_has_run_is_not_repeated_because_the_process_cannot_cont
     assert CALLS == ["charge"]
     dead = DeadLetterJob.objects.using(alias).get()
     assert (dead.failed_activity_id, dead.attempts, state(alias, instance)) == ("note", 1, "active")
-    assert "It has run, but the process cannot continue after it: EvaluationError: " in dead.exception_message
+    assert "It has run, but the process cannot continue after it: NoValue: " in dead.exception_message
 
 
 def test_a_step_runs_for_each_item(alias, run_jobs):
@@ -573,6 +574,10 @@ def test_a_wait_that_nobody_ends_is_an_incident_after_its_timeout(alias, run_job
     assert DeadLetterJob.objects.using(alias).get().exception_message.startswith("Nothing catches the error TIMEOUT")
 
 
+def foreign():
+    return Flow("other").step(note, "x").result
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -589,6 +594,14 @@ def test_a_wait_that_nobody_ends_is_an_incident_after_its_timeout(alias, run_job
         (lambda flow, step: flow.map(secret, over=["a"]), "secret: Expected a function that is not encrypted"),
         (lambda flow, step: flow.step(note, "b", compensate=secret.s("a")), "secret: Expected a function that is not"),
         (lambda flow, step: flow.wait("m", key=""), "key: expected"),
+        (lambda flow, step: flow.step(note, previous, after=step), "<previous> can be used only in the calls of chain"),
+        (lambda flow, step: flow.step(note, item["a"]), "<item.*> can be used only in the arguments of map"),
+        (lambda flow, step: flow.map(note, over=index), "<loopCounter> can be used only in the arguments of map"),
+        (lambda flow, step: flow.map(note, previous, over=["a"]), "<previous> can be used only in the calls"),
+        (lambda flow, step: flow.step(note, "b", compensate=call(note, step.result)), "does not come before it"),
+        (lambda flow, step: flow.step(note, "b", compensate=call(note, foreign())), "belongs to another flow"),
+        (lambda flow, step: chain(parallel(note.s("a")), call(note, previous["x"])).flow(), "is a list of 1 results"),
+        (lambda flow, step: chain(parallel(note.s("a")), call(note, previous[1])).flow(), "is a list of 1 results"),
     ],
 )
 def test_what_is_wrong_is_said_where_it_is_written(wrong, told):
@@ -612,6 +625,46 @@ def test_chains_and_what_runs_beside_each_other(alias, run_jobs):
     assert found.final_variables["note_5"] == [2, 3]
     with pytest.raises(InvalidProcess, match="Nothing comes before"):
         chain(call(note, "a", previous)).flow()
+
+
+def test_parts_of_the_previous_result(alias, run_jobs):
+    both = parallel(call(note, "c", previous["b"]), parallel(call(note, "d", [3]), call(note, "previous", 4)))
+    flow = chain(call(note, "a", {"b": 2}), both, call(note, [previous[0] + previous[1][0][0], previous[1]])).flow()
+    started(alias, flow)
+    run_jobs()
+    assert (CALLS[0], sorted(CALLS[1:4]), CALLS[4]) == ("a", ["c", "d", "previous"], [5, [[3], 4]])
+
+
+def test_what_undoes_a_step_knows_its_result(alias, run_jobs):
+    flow = Flow("order")
+    first = flow.step(note, "a", {"receipt": 7}, compensate=call(note, ["undo", previous["receipt"], "previous"]))
+    second = flow.step(note, "b", 8, after=first, compensate=call(note, [previous, first.result["receipt"]]))
+    flow.wait("never", key="k", after=second)
+    instance = started(alias, flow)
+    run_jobs()
+    cancel(instance)
+    run_jobs()
+    assert CALLS == ["a", "b", [8, 7], ["undo", 7, "previous"]]
+    assert state(alias, instance) == "cancelled"
+
+
+def cannot_be_undone(alias, run_jobs):
+    flow = Flow("order")
+    first = flow.step(note, "a", "much", compensate=call(note, previous * 2))
+    flow.wait("never", key="k", after=first)
+    instance = started(alias, flow)
+    run_jobs()
+    return instance
+
+
+def test_a_cancellation_says_which_expression_has_no_value(alias, run_jobs):
+    instance = cannot_be_undone(alias, run_jobs)
+    told = "undo.note: .*'much' is not a number"
+    with pytest.raises(StepError, match=told):
+        cancel(instance)
+    with pytest.raises(CommandError, match=told):
+        call_command("processes", "--database", alias, "cancel", str(instance.pk))
+    assert state(alias, instance) == "active"
 
 
 @pytest.mark.gate

@@ -43,6 +43,10 @@ class UncaughtError(StepError):
     comes from a listener of a whole process, or to a cancellation."""
 
 
+class NoValue(StepError):
+    """An expression of the element has no value with the variables that it sees."""
+
+
 class NoCondition(StepError):
     """The value of a condition is neither true nor false."""
 

@@ -6,7 +6,7 @@ import keyword
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -18,7 +18,7 @@ from jobexec.exceptions import InvalidJob
 from ..definition import InvalidProcess, JobOptions, Problem, Value
 from .calls import Work, named, work_of
 from .durations import duration
-from .terms import Term, item, terms_in
+from .terms import WHERE, Term, item, terms_in, with_previous
 
 if TYPE_CHECKING:
     from ..models import ProcessInstance
@@ -109,7 +109,10 @@ class Step(Element):
         return Edge(self), Edge(self, "failed")
 
     def sources(self) -> Iterable[Term]:
-        return (*super().sources(), *terms_in(self.work.arguments), *terms_in(self.over))
+        """The call that undoes it knows its result; the calls of a map know their items."""
+        calls = [(self.work, ["item", "loopCounter"] if self.is_map else []), (self.undo, [self.id])]
+        within = [term.without(known) for work, known in calls if work for term in terms_in(work.arguments)]
+        return (*super().sources(), *within, *terms_in(self.over))
 
 
 class Wait(Element):
@@ -195,8 +198,9 @@ class Flow:
 
         The step begins when all steps in ``after`` are over or skipped, and at least one of them was not skipped.
         Without ``after``, it begins with the flow. If the condition ``when`` is false, the engine skips the step, and
-        the steps that come only after it. The call ``compensate`` undoes the step if the flow is cancelled. Arguments
-        may contain results of earlier steps. ``name`` is the id of the step, by default the name of the function.
+        the steps that come only after it. The call ``compensate`` undoes the step if the flow is cancelled; in its
+        arguments, :data:`previous` is the result of the step. Arguments may contain results of earlier steps. ``name``
+        is the id of the step, by default the name of the function.
         """
         return self.add_call(job, args, kwargs, after, when, compensate, name, over=None)
 
@@ -274,6 +278,9 @@ class Flow:
         work = work_of(job, args, kwargs)
         undo = work_of(compensate, (), {}) if compensate is not None else None
         of = self._new(name, named(work.handler), after, when)
+        if undo is not None:
+            result = Term(of[1], frozenset([of[1]]), self)
+            undo = replace(undo, arguments=with_previous(undo.arguments, result))
         return self._added(Step(*of, work=work, undo=undo, over=over, outside=not work.atomic, jobs=work.jobs))
 
     def _added(self, element: E) -> E:
@@ -342,6 +349,8 @@ class Flow:
         """A result is there if its step comes before, by whatever way."""
         for term in element.sources():
             for source in sorted(term.sources):
+                if source in WHERE:
+                    raise _problem(element.id, f"{term!r} can be used only {WHERE[source]}.")
                 if not self._comes_before(source, element):
                     message = f"It uses the result of {source!r}, which does not come before it: add it to after=."
                     raise _problem(element.id, message)

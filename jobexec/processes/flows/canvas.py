@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..definition import InvalidProcess, Problem
 from .builder import After, Flow
 from .calls import arguments_of, is_call
-from .terms import Term, previous, replaced
+from .terms import terms_in, with_previous
 
 if TYPE_CHECKING:
     from ..models import ProcessInstance
@@ -87,17 +87,15 @@ def _add(flow: Flow, part: Part, after: After, before: Any) -> tuple[After, Any]
     if isinstance(part, Canvas):
         return part.add_to(flow, after, before)
 
-    def known(term: Term) -> Any:
-        if term is not previous:
-            return term
-        if before is None:
-            raise InvalidProcess([Problem(flow.key, "Nothing comes before the step that uses previous.")])
-        return before
-
     args: Sequence[Any] = ()
     kwargs: dict[str, Any] = {}
     if is_call(part):
         own_args, own_kwargs = arguments_of(part)
-        args, kwargs, part = replaced(own_args, known), replaced(dict(own_kwargs), known), part.job
+        given: Any = {"args": own_args, "kwargs": dict(own_kwargs)}
+        if before is not None:
+            given = with_previous(given, before)
+        elif any("previous" in term.sources for term in terms_in(given)):
+            raise InvalidProcess([Problem(flow.key, "Nothing comes before the step that uses previous.")])
+        args, kwargs, part = given["args"], given["kwargs"], part.job
     step = flow.add_call(part, args, kwargs, after, None, None, None, over=None)
     return step, step.result

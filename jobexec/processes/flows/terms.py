@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import Any
 
@@ -112,6 +113,10 @@ class Term:
             raise AttributeError(name)
         raise AttributeError(f"{self!r} has no attribute {name!r}; an item of a result is result[{name!r}].")
 
+    def without(self, names: Iterable[str]) -> Term:
+        """The same, where these names are known."""
+        return Term(self.text, self.sources.difference(names), self.flow)
+
     def _made(self, text: str, *others: Term) -> Term:
         flow = self.flow
         for other in others:
@@ -129,9 +134,51 @@ class Term:
 
 
 #: The item of a list for which a step of ``map`` runs, and its number, from 0.
-item, index = Term("item"), Term("loopCounter")
-#: What the step before returned; in ``chain`` only. After ``parallel``: the list of what its steps returned.
-previous = Term("previous")
+item, index = Term("item", frozenset(["item"])), Term("loopCounter", frozenset(["loopCounter"]))
+#: What the step before returned, in ``chain``; after ``parallel``, the list of what its steps returned. In the call
+#: that compensates a step: what this step returned.
+previous = Term("previous", frozenset(["previous"]))
+#: Where each of them can be used. No step has such a name.
+WHERE = {"previous": "in the calls of chain() and in compensate="} | dict.fromkeys(
+    ["item", "loopCounter"], "in the arguments of map()"
+)
+_PREVIOUS = re.compile(r'"(?:[^"\\]|\\.)*"|(?<![\w.])previous\b((?:\[\d+\])*)')
+
+
+def with_previous(value: Value, result: Term | list[Any]) -> Value:
+    """A value of lists and mappings in which :data:`previous` is this result, or this list of results."""
+    return replaced(value, lambda term: _with_previous(term, result) if "previous" in term.sources else term)
+
+
+def _with_previous(term: Term, result: Term | list[Any]) -> Term | list[Any]:
+    if whole := _PREVIOUS.fullmatch(term.text):
+        return _picked(term, result, whole)
+    made = term.without(["previous"])
+
+    def replace(found: re.Match[str]) -> str:
+        nonlocal made
+        if found[0].startswith('"'):
+            return found[0]
+        one = _picked(term, result, found)
+        if isinstance(one, list):  # which an expression cannot contain
+            raise _wrong(f"{term!r}: previous is a list of {len(one)} results here; use one of them, or only the list.")
+        made = made._made("", one)
+        return one.text
+
+    text = _PREVIOUS.sub(replace, term.text)
+    return Term(text, made.sources, made.flow)
+
+
+def _picked(term: Term, result: Term | list[Any], found: re.Match[str]) -> Term | list[Any]:
+    """The result that is meant, or the item of a list of results, by its numbers."""
+    numbers = re.findall(r"\d+", found[1])
+    while isinstance(result, list) and numbers:
+        if int(numbers[0]) >= len(result):
+            raise _wrong(f"{term!r}: previous is a list of {len(result)} results here.")
+        result = result[int(numbers.pop(0))]
+    if isinstance(result, list):
+        return result
+    return Term(result.text + "".join(f"[{number}]" for number in numbers), result.sources, result.flow)
 
 
 def literal(value: object) -> str:

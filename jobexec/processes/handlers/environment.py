@@ -19,7 +19,8 @@ from jobexec.operations.sql.insert import json_text
 
 from ..definition import Expression, Process
 from ..engine.environment import Called, Declared, HandlerCall, Notice, Scope
-from ..expressions import EvaluationContext, parse
+from ..engine.exceptions import NoValue
+from ..expressions import EvaluationContext, EvaluationError, parse
 from ..models import UserTask
 from ..store import definitions, load
 from ..store.forms import task_row
@@ -56,7 +57,10 @@ class StepEnvironment:
         parsed = parse(expression.text, expression.language.value)
         names = definitions.results_of(self.using, scope.definition)
         context = EvaluationContext(functions=functions(), objects=objects, now=self.now)
-        return parsed.evaluate(Lenient(scope, names) if names else scope, context)
+        try:
+            return parsed.evaluate(Lenient(scope, names) if names else scope, context)
+        except EvaluationError as error:
+            raise NoValue(scope.element_id or scope.definition, str(error)) from error
 
     def declared(self, handler: str) -> Declared:
         return declared(handler)

@@ -43,8 +43,8 @@ def cancel(
 
     ``skip_listeners``: do not call the listeners to the end of what is cancelled, for example because one of them
     always fails (Camunda: skipCustomListeners). Raises InstanceOver if the instance has ended. Raises it, too, if
-    another instance called it: cancel that one. Raises UncaughtError if a listener throws a business error; then
-    nothing has happened.
+    another instance called it: cancel that one. Raises UncaughtError if a listener throws a business error, and
+    StepError if the arguments of a compensation cannot be computed; then nothing has happened.
     """
     database, id = which(instance, ProcessInstance, using)
     check_text("reason", reason, LONGEST_REASON)

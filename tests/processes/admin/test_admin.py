@@ -4,12 +4,15 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 
 from jobexec.models import AuditLog
+from jobexec.processes.flows.builder import Flow
+from jobexec.processes.flows.calls import call
+from jobexec.processes.flows.terms import previous
 from jobexec.processes.models import ProcessDefinition, ProcessInstance, UserTask
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.start import start
 from jobexec.testing import ManualExecutor
 
-from .pages import FILE, shop, url
+from .pages import FILE, notes, shop, url
 
 pytest.importorskip("lxml")
 
@@ -90,6 +93,24 @@ def test_an_instance_is_cancelled(operator, client, instance):
     assert (found.state, found.delete_reason) == ("cancelled", "no more")
     entry = AuditLog.objects.get()
     assert (entry.object_type, entry.object_id) == ("processinstance", str(instance.pk))
+
+
+def test_a_cancellation_that_an_expression_stops_is_refused(operator, client):
+    flow = Flow("order")
+    flow.wait("never", key="k", after=flow.step(notes, 5, compensate=call(notes, previous["amount"])))
+    instance = flow.start(using="default")
+    ManualExecutor("default").run_until_empty()
+    post = {"_selected_action": str(instance.pk), "action": "cancel", "_apply": "1"}
+    answer = client.post(url(ProcessInstance), post, follow=True).content.decode()
+    import re
+
+    print(
+        re.findall("skipped.*", answer),
+        re.findall("messagelist.*", answer, re.S)[0][:800],
+        ProcessInstance.objects.get().state,
+    )
+    assert "1 process instance skipped: undo.note: " in answer
+    assert ProcessInstance.objects.get().state == "active"
 
 
 def test_who_may_only_look(client, instance):

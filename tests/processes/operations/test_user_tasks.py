@@ -8,7 +8,6 @@ from jobexec.operations.audit import acting
 from jobexec.operations.values.operator import Operator
 from jobexec.processes.engine.exceptions import StepError, UncaughtError
 from jobexec.processes.exceptions import NotCandidate, Suspended, TaskOver
-from jobexec.processes.expressions import EvaluationError
 from jobexec.processes.handlers.registry import function, listener
 from jobexec.processes.models import TaskCandidate, UserTask
 from jobexec.processes.operations.deploy import deploy
@@ -111,7 +110,7 @@ def test_the_name_of_a_task_that_is_null(alias):
 
 
 def test_the_name_of_a_task_that_cannot_be_evaluated(alias):
-    with pytest.raises(EvaluationError, match="there is no variable 'order'"):
+    with pytest.raises(StepError, match="there is no variable 'order'"):
         task(alias, 'name="Approve ${order}"')
     assert not UserTask.objects.using(alias).exists()
     with pytest.raises(StepError, match="x: Its name is a string of at most 255 characters"):
