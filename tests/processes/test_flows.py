@@ -611,6 +611,23 @@ def test_what_is_wrong_is_said_where_it_is_written(wrong, told):
         wrong(flow, step)
 
 
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda flow, step, way: flow.step(note, "b", after=step),
+        lambda flow, step, way: flow.wait("approved", key="k", after=step),
+        lambda flow, step, way: way.when(step.result == 1),
+    ],
+)
+def test_nothing_is_added_to_a_flow_that_has_been_started(alias, add):
+    flow = Flow("order")
+    step = flow.step(note, "a")
+    way = flow.choose(after=step)
+    instance = started(alias, flow)
+    with pytest.raises(InvalidProcess, match=f"has been started, as {instance.pk}"):
+        add(flow, step, way)
+
+
 def test_chains_and_what_runs_beside_each_other(alias, run_jobs):
     flow = chain(
         note.s("a", 1),

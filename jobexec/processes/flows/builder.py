@@ -147,6 +147,7 @@ class Choice(Element):
 
     def when(self, condition: Term) -> Edge:
         """For ``after=``: this condition is true, and none of the earlier conditions of this choice is."""
+        self.flow._check_not_started(self.id)
         self.conditions.append(self.flow._condition(self.id, condition))
         self.flow._check_known(self)
         return Edge(self, len(self.conditions) - 1)
@@ -295,6 +296,7 @@ class Flow:
         self, name: str | None, default: str, after: After, when: Term | None
     ) -> tuple[Flow, str, tuple[Edge, ...], Term | None]:
         id = self._id(name, default)
+        self._check_not_started(id)
         return self, id, self._edges(id, after), None if when is None else self._condition(id, when)
 
     def _id(self, name: str | None, default: str) -> str:
@@ -310,6 +312,10 @@ class Flow:
             self._numbers[base] += 1
             id = f"{base}_{self._numbers[base]}"
         return id
+
+    def _check_not_started(self, id: str) -> None:
+        if self.instance is not None:
+            raise _problem(id, f"The flow has been started, as {self.instance.pk}: what is added now would never run.")
 
     def _check_name(self, name: Any) -> None:
         if not isinstance(name, str) or not _ID.fullmatch(name) or len(name) > _LONGEST:
