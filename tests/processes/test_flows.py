@@ -588,6 +588,8 @@ def foreign():
         (lambda flow, step: flow.step(note, "b", when=True), "expected a condition"),
         (lambda flow, step: flow.sleep("five"), "ISO 8601 duration"),
         (lambda flow, step: bool(step.result), "has no value yet"),
+        (lambda flow, step: f"amount {step.result['amount']}", "has no text yet"),
+        (lambda flow, step: str(step.result), "has no text yet"),
         (lambda flow, step: flow.wait("", key="k"), "name of a message"),
         (lambda flow, step: flow.step(secret, "a"), "secret: Expected a function that is not encrypted"),
         (lambda flow, step: flow.step(secret.s("a")), "secret: Expected a function that is not encrypted"),

@@ -108,6 +108,12 @@ class Term:
     def __contains__(self, item: object) -> bool:
         raise _wrong(f"{self!r} has no items yet. Compare them one by one, or do it in a step.")
 
+    def __str__(self) -> str:
+        raise _wrong(f"{self!r} has no text yet. Give it to a step as an argument of its own, which makes the text.")
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # copy and pickle ask for these
             raise AttributeError(name)
