@@ -159,11 +159,12 @@ def test_a_failure_has_a_way_of_its_own(alias, run_jobs):
     first = flow.step(refuse, "a")
     flow.step(note, "b", after=first)
     flow.step(note, "sorry", after=first.failed)
-    flow.step(note, "always", after=first.finished)
+    other = flow.step(note, "other")
+    flow.step(note, "always", after=[first.finished, (other, [other])])
     instance = started(alias, flow)
     run_jobs()
-    assert CALLS[0] == "a"
-    assert sorted(CALLS[1:]) == ["always", "sorry"]
+    assert sorted(CALLS[:2]) == ["a", "other"]
+    assert sorted(CALLS[2:]) == ["always", "sorry"]
     assert state(alias, instance) == "completed"
     assert not DeadLetterJob.objects.using(alias).exists()
 
@@ -583,6 +584,9 @@ def foreign():
     [
         (lambda flow, step: flow.step(note), "missing a required argument: 'name'"),
         (lambda flow, step: flow.step(note, "b", after=Flow("other").step(note, "x")), "belongs to another flow"),
+        (lambda flow, step: flow.step(note, "b", after="note"), "expected a step, or steps, of this flow, got 'note'"),
+        (lambda flow, step: flow.step(note, "b", after=[[note]]), "expected a step, or steps, of this flow, got <job"),
+        (lambda flow, step: flow.step(note, "b", after=step.result), "expected a step, .* got <note>"),
         (lambda flow, step: flow.step(note, step.result), "does not come before it"),
         (lambda flow, step: flow.step(note, "b", name=step.id), "has this name"),
         (lambda flow, step: flow.step(note, "b", when=True), "expected a condition"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -23,8 +23,8 @@ from .terms import WHERE, Term, item, terms_in, with_previous
 if TYPE_CHECKING:
     from ..models import ProcessInstance
 
-#: What a step comes after: steps, or ways out of them.
-After: TypeAlias = "Element | Edge | Iterable[Element | Edge]"
+#: What a step comes after: steps, or ways out of them, or lists of these.
+After: TypeAlias = "Element | Edge | Iterable[After]"
 
 _ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Words of the expression language, and names of the flow's own.
@@ -325,10 +325,8 @@ class Flow:
             raise _problem(name, "This name is reserved; choose another one.")
 
     def _edges(self, id: str, after: After) -> tuple[Edge, ...]:
-        if isinstance(after, Element | Edge):
-            after = [after]
         edges: list[Edge] = []
-        for each in after:
+        for each in _flat(after):
             edge = Edge(each) if isinstance(each, Element) else each
             if not isinstance(edge, Edge):
                 raise _problem(id, f"after: expected a step, or steps, of this flow, got {each!r}.")
@@ -430,6 +428,15 @@ def _instances() -> type[ProcessInstance]:
     from ..models import ProcessInstance
 
     return ProcessInstance
+
+
+def _flat(after: Any) -> Iterator[Any]:
+    """What is in lists in lists: ``[a.finished, b]``, for example."""
+    if isinstance(after, Iterable) and not isinstance(after, str | Term):
+        for each in after:
+            yield from _flat(each)
+    else:
+        yield after
 
 
 def _duration(id: str, value: Any) -> Value:

@@ -58,13 +58,8 @@ class Parallel(Canvas):
     """All parts begin together; what follows waits for all of them."""
 
     def add_to(self, flow: Flow, after: After, before: Any) -> tuple[After, Any]:
-        ends: list[Any] = []
-        results = []
-        for part in self.parts:
-            end, result = _add(flow, part, after, before)
-            ends += [end] if not isinstance(end, Sequence) else end
-            results.append(result)
-        return tuple(ends), results
+        added = [_add(flow, part, after, before) for part in self.parts]
+        return [end for end, _ in added], [result for _, result in added]
 
 
 def chain(*parts: Part) -> Chain:
