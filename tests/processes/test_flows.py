@@ -1,5 +1,6 @@
 """Flows from their description to their end."""
 
+import re
 from datetime import date, timedelta
 from typing import Any
 
@@ -267,6 +268,39 @@ def test_a_function_that_has_run_is_not_repeated_because_the_process_cannot_cont
     dead = DeadLetterJob.objects.using(alias).get()
     assert (dead.failed_activity_id, dead.attempts, state(alias, instance)) == ("note", 1, "active")
     assert "It has run, but the process cannot continue after it: NoValue: " in dead.exception_message
+
+
+@pytest.mark.parametrize(
+    ("use", "told"),
+    [
+        (lambda flow, step: flow.step(note, step.result["amuont"], after=step), "note_2: .* has no item 'amuont'"),
+        (
+            lambda flow, step: flow.step(note, "b", after=step, when=step.result["amuont"] > 3),
+            "if.note_2: .* has no item 'amuont'",
+        ),
+        (lambda flow, step: flow.map(note, over=step.result["amuont"], after=step), "note_2: .* no item 'amuont'"),
+        (lambda flow, step: flow.step(note, step.result["list"][1], after=step), "note_2: .* 1 items, and none at 1"),
+    ],
+)
+def test_an_item_that_a_result_does_not_have_is_an_incident(alias, run_jobs, use, told):
+    flow = Flow("order")
+    use(flow, flow.step(note, "a", {"amount": 5, "list": [1]}))
+    instance = started(alias, flow)
+    run_jobs()
+    (dead,) = DeadLetterJob.objects.using(alias)
+    assert re.search(told, dead.exception_message), dead.exception_message
+    assert (CALLS, state(alias, instance)) == (["a"], "active")
+
+
+def test_an_item_that_may_be_missing_and_those_of_a_step_that_was_skipped_are_none(alias, run_jobs):
+    flow = Flow("order")
+    first = flow.step(note, "a", {"amount": None})
+    skipped = flow.step(note, "b", after=first, when=first.result["amount"] == 5)
+    used = [first.result.get("or"), first.result["amount"]["b"], skipped.result["c"][0], skipped.result.get("d")]
+    flow.step(note, [*used, first.result.get("e").is_empty()], after=[first, skipped])
+    started(alias, flow)
+    run_jobs()
+    assert CALLS == ["a", [None, None, None, None, True]]
 
 
 def test_a_step_runs_for_each_item(alias, run_jobs):
@@ -594,6 +628,8 @@ def foreign():
         (lambda flow, step: bool(step.result), "has no value yet"),
         (lambda flow, step: f"amount {step.result['amount']}", "has no text yet"),
         (lambda flow, step: str(step.result), "has no text yet"),
+        (lambda flow, step: step.result[-1], "counts from 0, got -1"),
+        (lambda flow, step: step.result.get("first-name"), "expected a name of letters"),
         (lambda flow, step: flow.wait("", key="k"), "name of a message"),
         (lambda flow, step: flow.step(secret, "a"), "secret: Expected a function that is not encrypted"),
         (lambda flow, step: flow.step(secret.s("a")), "secret: Expected a function that is not encrypted"),

@@ -22,12 +22,14 @@ class EvaluationContext:
     """What an expression sees besides variables. One context serves any number of evaluations.
 
     ``functions`` are those that the project has registered. They are called with values and return one; what they
-    raise passes through. ``objects`` are the properties of ``execution`` and ``task``. ``now`` is the clock.
+    raise passes through. ``objects`` are the properties of ``execution`` and ``task``. ``now`` is the clock. With
+    ``items_exist``, JUEL's ``target[index]`` is an error if the object or the list has no such item, instead of null.
     """
 
     functions: Mapping[str, Callable[..., Value]] = field(default_factory=dict)
     objects: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     now: Callable[[], datetime] | None = None
+    items_exist: bool = False
 
 
 EMPTY = EvaluationContext()

@@ -246,13 +246,20 @@ def _index(evaluation: Evaluation, node: Any, rules: JuelRules) -> Value:
     if target is None or index is None:
         return None
     if type(target) is dict:
-        return check_value(target.get(to_text(index)))
+        name = to_text(index)
+        if evaluation.context.items_exist and name not in target:
+            raise EvaluationError(f"the object has no item {name!r}")
+        return check_value(target.get(name))
     if type(target) is not list:
         raise EvaluationError(f"a {kind(target)} has no items")
     at = to_number(index)
     if at != int(at):
         raise EvaluationError(f"expected a whole number as index, found {at}")
-    return check_value(target[int(at)]) if 0 <= at < len(target) else None
+    if 0 <= at < len(target):
+        return check_value(target[int(at)])
+    if evaluation.context.items_exist:
+        raise EvaluationError(f"the list has {len(target)} items, and none at {int(at)}")
+    return None
 
 
 @evaluates(Text)

@@ -35,7 +35,18 @@ class Term:
     def __getitem__(self, key: str | int) -> Term:
         if isinstance(key, bool) or not isinstance(key, str | int):
             raise _wrong(f"{self!r}: expected the name or the number of an item, got {key!r}.")
+        if isinstance(key, int) and key < 0:
+            raise _wrong(f"{self!r}: the number of an item counts from 0, got {key}.")
         return self._made(f"{self.text}[{literal(key)}]")
+
+    def get(self, key: str) -> Term:
+        """An item of an object that may have no such item: then it is None, while ``result[key]`` is an error.
+
+        ``key`` is a name: letters, digits and ``_``.
+        """
+        if not isinstance(key, str) or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", key):
+            raise _wrong(f"{self!r}.get(): expected a name of letters, digits and _, got {key!r}.")
+        return self._made(f"{self.text}.{key}")
 
     def is_empty(self) -> Term:
         """Whether the value is None, or an empty string, list or object. The result of a skipped step is None."""

@@ -56,7 +56,7 @@ class StepEnvironment:
     def _evaluate(self, expression: Expression, scope: Scope, objects: dict[str, Properties]) -> Any:
         parsed = parse(expression.text, expression.language.value)
         names = definitions.results_of(self.using, scope.definition)
-        context = EvaluationContext(functions=functions(), objects=objects, now=self.now)
+        context = EvaluationContext(functions(), objects, self.now, items_exist=bool(names))
         try:
             return parsed.evaluate(Lenient(scope, names) if names else scope, context)
         except EvaluationError as error:
