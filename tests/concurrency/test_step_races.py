@@ -178,7 +178,7 @@ def test_a_result_that_is_just_being_kept_does_not_outlive_the_list(alias, monke
     first, second = Job.objects.using(alias).filter(batch_id=batch).values_list("pk", flat=True)
     event = Cancelled(instance.pk) if how == "cancelled" else JobFailed(token, batch)
     with held(alias) as inside:
-        assert inside(lambda: items._held(alias, token, batch))
+        assert inside(lambda: items.is_awaited(alias, token, batch))
         step = start(alias, lambda: proceed(alias, instance.pk, event))
         wait_until_waiting(alias, step)
         assert inside(lambda: items.keep_item(alias, instance.pk, token, first, batch, 1))

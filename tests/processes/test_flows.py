@@ -879,6 +879,27 @@ def run_items(run_jobs, begin, then=None):
 
 @pytest.mark.gate
 @pytest.mark.usefixtures("long_from_20")
+@pytest.mark.parametrize("function", [note, note_inside], ids=["outside", "inside"])
+@pytest.mark.parametrize(("number", "given"), [(3, True), (25, True), (25, False), (0, True)])
+def test_results_that_no_step_uses_are_not_kept(alias, run_jobs, settings, monkeypatch, number, given, function):
+    """Also objects, which would set variables by their names. Together they are too large for one variable."""
+    settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"MAX_VALUE_SIZE": 200}}
+    kept, keep = [], steps.keep_item
+    monkeypatch.setattr(steps, "keep_item", lambda *args: kept.append(args) or keep(*args))
+    flow = Flow("map")
+    listed = flow.step(count_to, number)
+    over = list(range(number)) if given else listed.result
+    mapped = flow.map(function, "item", {"index": item, "text": "x" * 100}, over=over, after=listed, name="rows")
+    flow.step(note, "end", after=mapped)
+    instance = run_items(run_jobs, lambda: started(alias, flow))
+    assert (CALLS.count("item"), CALLS[-1], kept) == (number, "end", [])
+    assert state(alias, instance) == "completed"
+    assert not {"rows", "returned", "index", "text"} & final(alias, instance).keys()
+    assert Batch.objects.using(alias).count() == (number > 20)
+
+
+@pytest.mark.gate
+@pytest.mark.usefixtures("long_from_20")
 def test_a_long_list_keeps_its_order(alias, run_jobs):
     flow = Flow("map")
     mapped = flow.map(note, "item", item, over=list(range(25)))
@@ -1046,7 +1067,7 @@ def too_long(alias, settings, long_from_20, run_jobs):
     def begin():
         settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"MAX_VALUE_SIZE": 200}}
         flow = Flow("map")
-        flow.map(tell, over=list(range(25)))
+        flow.map(tell, over=list(range(25)), keep_result=True)
         return run_items(run_jobs, lambda: started(alias, flow))
 
     return begin

@@ -174,7 +174,8 @@ class Loop:
                         ``zeebe:loopCharacteristics inputCollection``
     ``item``            ``camunda:elementVariable``, ``inputElement``
     ``result``          ``outputElement``: an expression on the variables of one instance
-    ``results``         ``outputCollection``: the variable that gets the list of all of them
+    ``results``         ``outputCollection``: the variable that gets the list of all of them. A flow's ``map`` has
+                        none if nothing reads it
     ``completion``      ``completionCondition``
     ``first``           the ``loopCounter`` of the first instance: 0 in Camunda 7 and Flowable, 1 in Zeebe
     ``batch``           of a flow's ``map``: a list with more items than this is one batch of jobs with counters,

@@ -73,9 +73,9 @@ def take_result(moves: Moves, token: Token, node: Node, result: Any) -> None:
     """
     name = node.work.result_variable if node.work is not None else None
     if token.data.get("batch") and node.loop is not None:
-        name = node.loop.results or name
+        name = node.loop.results
     if name is not None:
-        if token.is_inner and node.loop is not None and node.loop.results is not None:
+        if token.is_inner and node.loop is not None and node.loop.result is not None:
             moves.rows.set_local(token, name, result)
         else:
             moves.bring(token, {name: result}, node)

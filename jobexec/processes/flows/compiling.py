@@ -67,6 +67,7 @@ class _Shape:
         #: The arguments that are known, by the ids of their elements.
         self.values: dict[str, list[Any]] = {}
         self._uses = Counter(edge for each in flow.elements for edge in each.after)
+        self._read = {id for each in flow.elements for term in each.sources() for id in term.sources}
         self._add("start", Kind.START_EVENT)
         known: set[Element] = set()
         for element in flow.elements:
@@ -131,13 +132,14 @@ class _Shape:
             self._add_boundary(step, "failed", Event(Trigger.FAILURE))
 
     def _loop(self, step: Step, work: Work) -> dict[str, Any]:
-        over = step.over
-        is_short = isinstance(over, list | tuple) and len(over) <= BATCH_FROM
+        """A list of results that nobody reads is not made: only a loop of a flow has a result, but no list of them."""
+        over, is_read = step.over, step.keep_result or step.id in self._read
+        is_short = is_read and isinstance(over, list | tuple) and len(over) <= BATCH_FROM
         loop = Loop(
             collection=self._kept(step.id, over),
             item=item.text,
             result=Expression(f"${{{_RETURNED}}}"),
-            results=step.id,
+            results=step.id if is_read else None,
             batch=None if is_short else BATCH_FROM,
             jobs=step.jobs if step.outside else replace(step.jobs, before=True),
         )

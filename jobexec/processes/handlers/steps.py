@@ -37,7 +37,7 @@ from ..engine.environment import HandlerCall
 from ..engine.exceptions import BpmnError
 from ..engine.inputs import ErrorThrown, JobDone, JobFailed
 from ..store import definitions, load
-from ..store.items import keep_item
+from ..store.items import is_awaited, keep_item
 from ..store.jobs import CONTINUE, ITEM, PLANNED, STEP, discard_job
 from . import results
 from .environment import run_coroutine, run_service
@@ -229,6 +229,7 @@ class _Waiting(NamedTuple):
     activity: UUID
     definition: str
     """That of the topmost instance; '' if the token is in one that was called."""
+    element: str = ""
 
 
 class ItemFunction(StepFunction):
@@ -255,7 +256,10 @@ class ItemFunction(StepFunction):
         checked, batch = results.checked(result, self.function.name), context.work.batch_id
         assert batch is not None
         with _if_away(_again):
-            kept = keep_item(context.using, token.root, token.id, context.id, batch, checked)
+            if _is_kept(context.using, token):
+                kept = keep_item(context.using, token.root, token.id, context.id, batch, checked)
+            else:
+                kept = not context.work.atomic or is_awaited(context.using, token.id, batch)
         if not kept and context.work.atomic:
             transaction.set_rollback(True, using=context.using)
 
@@ -264,6 +268,12 @@ class ItemFunction(StepFunction):
 
     def _take_timeout(self, context: JobContext, token: _Waiting) -> None:
         """The step that follows the batch counts its failures."""
+
+
+def _is_kept(using: str, token: _Waiting) -> bool:
+    """Whether something reads the list of results."""
+    loop = definitions.process(using, token.definition).node(token.element).loop if token.definition else None
+    return loop is None or loop.results is not None
 
 
 def _looked_up(context: JobContext, job: UUID | None = None) -> _Waiting | None:
@@ -284,8 +294,8 @@ def _waiting(context: JobContext, job: UUID | None = None) -> _Waiting | None:
         row = load.waiting(context.using, context.id, job or context.id)
     if row is None:
         return None
-    root, id, activity, instance, definition = row
-    return _Waiting(root, id, activity, definition if instance == root else "")
+    root, id, activity, instance, definition, element = row
+    return _Waiting(root, id, activity, definition if instance == root else "", element)
 
 
 def is_last(context: JobContext, error: Exception) -> bool:

@@ -27,7 +27,7 @@ def keep_item(using: str, root: UUID, token: UUID, job: UUID, batch: UUID, resul
     or is gone, waits for them, and they for it (:func:`discard_items`).
     """
     with atomic(using):
-        if not _held(using, token, batch):
+        if not is_awaited(using, token, batch):
             return False
         name = f"{_MARK}{job.hex}"
         row = Variable(root_id=root, instance_id=root, scope_id=token, name=name, value=result)
@@ -35,7 +35,8 @@ def keep_item(using: str, root: UUID, token: UUID, job: UUID, batch: UUID, resul
     return True
 
 
-def _held(using: str, token: UUID, batch: UUID) -> bool:
+def is_awaited(using: str, token: UUID, batch: UUID) -> bool:
+    """Whether the token waits for the batch, as it then does until the end of the transaction."""
     rows, shares = Execution.objects.using(using).filter(pk=token, job_id=batch), dialect(using).shares
     if not shares:
         return bool(list(lock_rows(rows).values_list("pk")))

@@ -45,8 +45,8 @@ def root_of(using: str, instance: UUID) -> UUID | None:
 def waiting(using: str, id: UUID, waits_for: UUID) -> tuple[Any, ...] | None:
     """The token to which a job belongs, if it waits for it, or for the batch ``waits_for`` of which that is a part.
 
-    Its topmost instance, its own id, that of its activity, its instance and its definition. Nothing is locked. Found by
-    primary keys only: a fork of n branches asks n times.
+    Its topmost instance, its own id, that of its activity, its instance, its definition and its element. Nothing is
+    locked. Found by primary keys only: a fork of n branches asks n times.
     """
     if at_once(using):
         with connections[using].cursor() as cursor:
@@ -74,14 +74,14 @@ def all_waiting(using: str, jobs: Collection[UUID]) -> dict[UUID, tuple[Any, ...
     }
 
 
-_WAITS = ("root_id", "pk", "activity_id", "instance_id", "definition_id")
+_WAITS = ("root_id", "pk", "activity_id", "instance_id", "definition_id", "element_id")
 _WAITING = f"""
-SELECT root_id, token.id, activity_id, instance_id, token.definition_id
+SELECT root_id, token.id, activity_id, instance_id, token.definition_id, token.element_id
 FROM {Job._meta.db_table} job JOIN {Execution._meta.db_table} token ON token.id = nullif(job.execution_id, '')::uuid
 WHERE job.id = %s AND token.job_id = %s
 """
 _ALL_WAITING = f"""
-SELECT job.id, root_id, token.id, activity_id, instance_id, token.definition_id
+SELECT job.id, root_id, token.id, activity_id, instance_id, token.definition_id, token.element_id
 FROM {Job._meta.db_table} job JOIN {Execution._meta.db_table} token ON token.id = nullif(job.execution_id, '')::uuid
 WHERE job.id = ANY (%s) AND token.job_id IN (job.id, job.batch_id)
 """
