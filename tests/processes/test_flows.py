@@ -2,12 +2,15 @@
 
 import re
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, transaction
+from django.db.models import TextChoices
 
 from demo_project.bookings.models import Booking
 from jobexec import clock, job, publish_message
@@ -609,6 +612,40 @@ def test_a_wait_that_nobody_ends_is_an_incident_after_its_timeout(alias, run_job
     assert DeadLetterJob.objects.using(alias).get().exception_message.startswith("Nothing catches the error TIMEOUT")
 
 
+class Colour(TextChoices):
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ((1, (2,)), [1, [2]]),
+        (UUID(int=1), str(UUID(int=1))),
+        (Colour.RED, "red"),
+        ({1: Colour.RED, None: [UUID(int=2)], Colour.RED: True}, {"1": "red", "null": [str(UUID(int=2))], "red": True}),
+        (Decimal("1.5"), "1.5"),
+        (date(2026, 5, 1), "2026-05-01"),
+    ],
+)
+def test_values_are_those_that_json_makes_of_them(alias, run_jobs, value, found):
+    """As of the arguments of a job: known ones, items, variables and results, alone and beside others."""
+    note.using(database=alias).enqueue("usual", value)
+    assert Job.objects.using(alias).get().handler_configuration["args"][1] == found
+    Job.objects.using(alias).all().delete()
+    flow = Flow("values", variables={"order": value})
+    first = flow.step(note, value, value, name="first")
+    second = flow.map(note, over=(value,), after=first)
+    third = flow.step(note, flow.variable("order"), after=second)
+    fourth = flow.step(note, [first.result, value], (first.result == "x", {"of": [value]}), after=third)
+    flow.step(note, fourth.result, after=fourth)
+    instance = started(alias, flow)
+    run_jobs()
+    assert CALLS[:3] == [found] * 3
+    assert CALLS[3:] == [[found, found], [False, {"of": [found]}]]
+    assert final(alias, instance)["first"] == found
+    assert "2026" not in ProcessDefinition.objects.using(alias).get().model, "what is known is no part of the shape"
+
+
 def foreign():
     return Flow("other").step(note, "x").result
 
@@ -883,7 +920,7 @@ def run_items(run_jobs, begin, then=None):
 @pytest.mark.parametrize(("number", "given"), [(3, True), (25, True), (25, False), (0, True)])
 def test_results_that_no_step_uses_are_not_kept(alias, run_jobs, settings, monkeypatch, number, given, function):
     """Also objects, which would set variables by their names. Together they are too large for one variable."""
-    settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"MAX_VALUE_SIZE": 200}}
+    settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"MAX_VALUE_SIZE": 300}}
     kept, keep = [], steps.keep_item
     monkeypatch.setattr(steps, "keep_item", lambda *args: kept.append(args) or keep(*args))
     flow = Flow("map")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
@@ -327,6 +329,8 @@ class Tokens:
         return self.set_local(self.instance(place), name, value)
 
     def set_local(self, place: Place, name: str, value: Any) -> None:
+        with suppress(RecursionError):  # it contains itself, which is refused where it is written
+            value = _as_json(value)
         self.variables.setdefault(place.id, {})[name] = value
         self._written[place.id, name] = None
 
@@ -444,3 +448,30 @@ def _merged(loaded: Iterable[Row], at_hand: Mapping[UUID, Row], stored: set[UUID
     found = {row.id: at_hand.get(row.id, row) for row in loaded if row.id in at_hand or row.id not in stored}
     stored.update(found)
     return found | {id: row for id, row in at_hand.items() if id not in found}
+
+
+def _as_json(value: Any) -> Any:
+    """What JSON makes of a value, before it is stored as JSON: a list of a tuple, a text of a UUID or of a choice.
+
+    Dates, durations and decimals stay what they are, which expressions know.
+    """
+    if type(value) in _SCALARS:
+        return value
+    if isinstance(value, dict):
+        return {name if type(name) is str else _key(name): _as_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(each) for each in value]
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, UUID):
+        return str(value)
+    return value
+
+
+def _key(name: Any) -> Any:
+    if isinstance(name, str):
+        return str.__str__(name)
+    return json.dumps(name) if name is None or isinstance(name, int | float) else name
+
+
+_SCALARS = frozenset([str, int, float, bool, type(None)])

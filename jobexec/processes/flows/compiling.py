@@ -246,7 +246,9 @@ class _Shape:
                 "kwargs": {name: self._kept(id, each) for name, each in value["kwargs"].items()},
             }
         if _has_terms(value):
-            return replaced(value, lambda term: term.expression)
+            if isinstance(value, dict):
+                return {name: self._kept(id, each) for name, each in value.items()}
+            return [self._kept(id, each) for each in value]
         known = self.values.setdefault(id, [])
         known.append(value)
         return Expression(f'${{{CALLS}["{id}"][{len(known) - 1}]}}')
