@@ -20,6 +20,7 @@ from ..handlers.results import check_text, check_variables
 from ..handlers.signals import send_beyond
 from ..models import EventSubscription, ProcessInstance, Variable
 from ..models.instance import value_is
+from .named import which
 from .query import is_value
 
 #: Receivers of one message in one transaction.
@@ -33,7 +34,7 @@ def correlate(
     *,
     key: str | None = None,
     business_key: str | None = None,
-    instance: UUID | None = None,
+    instance: ProcessInstance | UUID | None = None,
     match: Mapping[str, Any] | None = None,
     variables: Mapping[str, Any] | None = None,
     all: bool = False,
@@ -50,8 +51,9 @@ def correlate(
     ``publish_message`` and ``signal``, which give each receiver a job, reach any number.
     """
     database = using or router.db_for_write(ProcessInstance)
+    id = None if instance is None else which(instance, ProcessInstance, database)[1]
     found = correlated(
-        database, message, key=key, business_key=business_key, instance=instance, match=match, variables=variables,
+        database, message, key=key, business_key=business_key, instance=id, match=match, variables=variables,
         all=all, tenant_id=tenant_id,
     )  # fmt: skip
     return len(found)

@@ -6,16 +6,21 @@ from decimal import Decimal
 import pytest
 from asgiref.sync import async_to_sync
 
+from jobexec.exceptions import InvalidJob
 from jobexec.models import TimerJob
 from jobexec.operations.rows.discard import discard_jobs
 from jobexec.processes import acancel, acorrelate, astart, chain, flow
 from jobexec.processes.definition import Binding
 from jobexec.processes.engine.environment import Called
 from jobexec.processes.flows.builder import Flow
-from jobexec.processes.models import ProcessDefinition, ProcessInstance
+from jobexec.processes.models import ProcessDefinition, ProcessInstance, UserTask
 from jobexec.processes.operations.deploy import deploy
-from jobexec.processes.operations.instances import cancel, set_variables
+from jobexec.processes.operations.events import correlate
+from jobexec.processes.operations.instances import cancel, set_retries, set_variables
+from jobexec.processes.operations.modify import modify, restart
 from jobexec.processes.operations.start import start
+from jobexec.processes.operations.suspend import activate, suspend
+from jobexec.processes.operations.user_tasks import claim, complete, release, throw_error
 from jobexec.processes.store import definitions
 from tests.processes.support.bpmn import process
 from tests.support.factories import make_row
@@ -146,3 +151,38 @@ def test_jobs_of_an_element_are_discarded_and_not_those_of_another(alias):
         make_row(TimerJob, alias, failed_activity_id=element, **columns)
     discard_jobs(alias, ["1"], [("2", "remind")])
     assert TimerJob.objects.using(alias).get().failed_activity_id == "Remind"
+
+
+@pytest.mark.parametrize("named", ["A3", 3, None, UserTask(), flow("order")])
+def test_an_instance_is_named_by_its_row_or_its_id(alias, named):
+    message = "Expected a ProcessInstance, or its id, which is a UUID; got "
+    for verb in (
+        lambda: cancel(named, using=alias),
+        lambda: set_variables(named, {"a": 1}, using=alias),
+        lambda: set_retries(named, using=alias),
+        lambda: modify(named, using=alias),
+        lambda: restart(named, using=alias),
+        *[lambda: correlate("paid", instance=named, using=alias)] * (named is not None),
+        *[lambda: suspend(named, using=alias), lambda: activate(named, using=alias)] * (named != "A3"),  # a key
+    ):
+        with pytest.raises(InvalidJob, match=message):
+            verb()
+
+
+@pytest.mark.parametrize("named", ["A3", 3, None, ProcessInstance()])
+def test_a_task_is_named_by_its_row_or_its_id(alias, named):
+    for verb in (
+        lambda: claim(named, "anna", using=alias),
+        lambda: release(named, using=alias),
+        lambda: complete(named, using=alias),
+        lambda: throw_error(named, "NO", using=alias),
+    ):
+        with pytest.raises(InvalidJob, match="Expected a UserTask, or its id, which is a UUID; got "):
+            verb()
+
+
+def test_an_id_may_be_a_text(alias, model):
+    instance = start("p", using=alias)
+    assert correlate("paid", instance=instance, using=alias) == 1
+    cancel(str(instance.pk), using=alias)
+    assert ProcessInstance.objects.using(alias).get().state == "cancelled"
