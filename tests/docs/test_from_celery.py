@@ -163,7 +163,8 @@ def test_chunks(example, booking, mailoutbox):
     example.in_chunks([booking.pk] * 5, size=2)
     assert Job.objects.count() == 3
     run_flow()
-    assert (results()["send_vouchers"], len(mailoutbox)) == ([2, 2, 1], 5)
+    assert len(mailoutbox) == 5
+    assert "send_vouchers" not in results(), "no step uses it"
 
 
 def test_a_soft_time_limit(example, booking, run_due, mailoutbox, monkeypatch):

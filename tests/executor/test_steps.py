@@ -131,7 +131,7 @@ def test_service_tasks_outside(alias, start, gate, monkeypatch, alone):
 def test_items_of_a_long_list(alias, start, gate, monkeypatch):
     monkeypatch.setattr(compiling, "BATCH_FROM", 4)
     flow = Flow("items")
-    flow.map(wait, item, over=list(range(10)), keep_result=True)
+    flow.map(wait, item, over=list(range(10)), collect=True)
     instance = flow.start(using=alias)
     assert Job.objects.using(alias).filter(handler_type="item:tests.steps.wait").count() == 10
     executor = start(THREADS=2, ASYNC_JOBS=100)

@@ -41,7 +41,7 @@ from jobexec.processes.handlers.stepping import proceed
 from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
 from jobexec.processes.operations.events import correlate
 from jobexec.processes.operations.flows import start_flow
-from jobexec.processes.operations.instances import cancel, set_retries
+from jobexec.processes.operations.instances import cancel, set_retries, set_variables
 from jobexec.processes.operations.query import view_of
 from jobexec.processes.operations.suspend import activate, suspend
 from jobexec.processes.operations.why import why
@@ -761,6 +761,10 @@ def test_a_cancellation_says_which_expression_has_no_value(alias, run_jobs):
     with pytest.raises(CommandError, match=told):
         call_command("processes", "--database", alias, "cancel", str(instance.pk))
     assert state(alias, instance) == "active"
+    set_variables(instance, {"note": 4})
+    cancel(instance)
+    run_jobs()
+    assert (CALLS, state(alias, instance)) == (["a", 8], "cancelled")
 
 
 @pytest.mark.gate
@@ -1104,7 +1108,7 @@ def too_long(alias, settings, long_from_20, run_jobs):
     def begin():
         settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"MAX_VALUE_SIZE": 200}}
         flow = Flow("map")
-        flow.map(tell, over=list(range(25)), keep_result=True)
+        flow.map(tell, over=list(range(25)), collect=True)
         return run_items(run_jobs, lambda: started(alias, flow))
 
     return begin

@@ -141,7 +141,7 @@ def test_after_the_function_it_runs_again_and_spends_no_attempt(alias, outage, s
 def test_after_the_function_of_an_item_of_a_list(alias, outage, monkeypatch):
     monkeypatch.setattr(compiling, "BATCH_FROM", 2)
     flow = Flow("mapped")
-    flow.map(echo, item, over=[0, 1, 2], keep_result=True)
+    flow.map(echo, item, over=[0, 1, 2], collect=True)
     instance = flow.start(using=alias)
     assert {each.handler_type for each in Job.objects.using(alias)} == {"item:tests.outages.echo"}
     results = run_through(outage)

@@ -91,7 +91,7 @@ class Step(Element):
     def __init__(self, *of: Any, work: Work, undo: Work | None, over: Value, outside: bool, jobs: JobOptions) -> None:
         super().__init__(*of)
         self.work, self.undo, self.over, self.outside, self.jobs = work, undo, over, outside, jobs
-        self.is_map, self.keep_result = over is not None, False
+        self.is_map, self.collects = over is not None, False
 
     @property
     def result(self) -> Term:
@@ -214,21 +214,21 @@ class Flow:
         after: After = (),
         when: Term | None = None,
         name: str | None = None,
-        keep_result: bool = False,
+        collect: bool = False,
         **kwargs: Any,
     ) -> Step:
         """Add a step that calls a function for each item of the list ``over``, in parallel. Its result is a list.
 
         Without other arguments, the function gets the item. Otherwise, put :data:`item` in the arguments where you want
         the item, and :data:`index` where you want its number. If no other step uses the
-        result, it is not stored. ``keep_result`` stores it in any case, as a variable of the ended instance.
+        result, it is not stored. ``collect`` stores it in any case, as a variable of the ended instance.
         """
         if not isinstance(over, Term | list | tuple):
             raise _problem("map", f"over: expected a list or the result of a step, got {over!r}.")
         if not args and not kwargs:
             args = (item,)
         step = self.add_call(job, args, kwargs, after, when, None, name, over=over)
-        step.keep_result = keep_result
+        step.collects = collect
         return step
 
     def wait(

@@ -133,7 +133,7 @@ class _Shape:
 
     def _loop(self, step: Step, work: Work) -> dict[str, Any]:
         """A list of results that nobody reads is not made: only a loop of a flow has a result, but no list of them."""
-        over, is_read = step.over, step.keep_result or step.id in self._read
+        over, is_read = step.over, step.collects or step.id in self._read
         is_short = is_read and isinstance(over, list | tuple) and len(over) <= BATCH_FROM
         loop = Loop(
             collection=self._kept(step.id, over),
