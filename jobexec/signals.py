@@ -37,7 +37,8 @@ job_completed = Signal()
 #: A job failed and will be retried: its row is a TimerJob with a due date. Arguments: ``using``, ``job``, ``error``
 #: (the exception; WorkerLost for a lost run). A job failed by an external worker stays an ExternalWorkerJob, with
 #: ``error`` WorkerFailed; one for which the worker threw an error that ``on_error`` catches is now the Job of that,
-#: with ``error`` ErrorThrown.
+#: with ``error`` ErrorThrown. A step of a process that has failed for good and has a way for failures is
+#: still the Job that it was, although its row is gone.
 job_failed = Signal()
 
 #: A job became a dead letter and waits for an operator. Arguments: ``using``, ``job`` (the DeadLetterJob row),

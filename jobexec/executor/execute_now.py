@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -143,6 +144,8 @@ def _execute(outcome: Outcome, caller: _Caller) -> Any:
         if not outcome.counted:
             run = Run(started_at, clock.monotonic() - start, caller.node_name)
             failure = failure_of(error, work.using, handler)
+            if error is work.handled:
+                failure = replace(failure, kind="handled")
             outcome.failure = redacted(failure, handler, outcome)
             _record(outcome, outcome.failure, run)
         _count(outcome)

@@ -38,9 +38,14 @@ def continue_token(context: JobContext, root: str, token: str) -> None:
     """Begin or leave an element. The step, and the end of this job, are one transaction."""
     event = Continue(UUID(token), context.id)
 
+    last: Exception | None = None
+
     def failed(error: Exception) -> JobFailed | None:
-        told = f"{type(error).__name__}: {error}"
-        return JobFailed(event.token, event.job, told) if is_last(context, error) else None
+        nonlocal last
+        if not is_last(context, error):
+            return None
+        last = error
+        return JobFailed(event.token, event.job, f"{type(error).__name__}: {error}")
 
     group = context.group
     if isinstance(group, StepGroup):
@@ -49,6 +54,7 @@ def continue_token(context: JobContext, root: str, token: str) -> None:
         proceed_or_fail(context.using, UUID(root), event, failed)
     else:
         proceed_beside(context.using, UUID(root), event, context.work.tenant_id, failed)
+    context.work.handled = last  # it has gone the way for failures, or had nowhere to go and was raised
 
 
 def _end_of_timeout(context: JobContext, arguments: Any) -> None:

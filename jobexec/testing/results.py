@@ -89,6 +89,7 @@ class Ran:
             name = "unsettled"
         elif outcome.run is not None and not outcome.counted:
             name = "lost"
-        became = outcome.became if name in ("failed", "timeout", "snoozed") else None
+        became = outcome.became if name in ("failed", "timeout", "snoozed") and not outcome.handled else None
         value = self.value if name == "successful" else None
-        return JobResult(work.id, work.handler_type, name, value, self.error, work.attempts + 1, became)
+        error = outcome.failure.error if outcome.handled and outcome.failure else self.error
+        return JobResult(work.id, work.handler_type, name, value, error, work.attempts + 1, became)

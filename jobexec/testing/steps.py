@@ -190,7 +190,7 @@ def ends_the_test(ran: Ran) -> bool:
 
 def is_serious(ran: Ran, result: JobResult) -> bool:
     """Whether to raise a failure in the test at once, and not only report it in the result."""
-    if ran.injected or isinstance(result.exception, RetryIn | RetryAt):
+    if ran.injected or ran.outcome.handled or isinstance(result.exception, RetryIn | RetryAt):
         return False
     return result.outcome in ("failed", "timeout")
 

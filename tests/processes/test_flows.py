@@ -17,10 +17,21 @@ from jobexec import clock, job, publish_message
 from jobexec.backends.compat import task, task_backends
 from jobexec.exceptions import DoNotRetry, RetryIn
 from jobexec.executor.execute_now import execute_now
+from jobexec.executor.run.failure_log import failure_log
 from jobexec.handlers import registry
 from jobexec.handlers.arguments import Arguments
 from jobexec.handlers.context import JobContext, current_job
-from jobexec.models import Batch, BlockedJob, DeadLetterJob, Incident, Job, JobDefinition, SuspendedJob, TimerJob
+from jobexec.models import (
+    Batch,
+    BlockedJob,
+    DeadLetterJob,
+    Incident,
+    Job,
+    JobDefinition,
+    JobLog,
+    SuspendedJob,
+    TimerJob,
+)
 from jobexec.operations import hold_resource, release_resource, requeue
 from jobexec.operations.enqueue.stored_calls import create_stored
 from jobexec.operations.settle.fail import fail_jobs
@@ -49,6 +60,7 @@ from jobexec.processes.signals import incident_opened
 from jobexec.processes.store import definitions
 from jobexec.processes.store import jobs as job_rows
 from jobexec.retry import RetryPlan
+from jobexec.signals import job_failed
 from jobexec.testing import ManualExecutor, controlled_clock
 from tests.support.threads import finish
 from tests.support.threads import start as beside
@@ -170,6 +182,84 @@ def test_a_failure_has_a_way_of_its_own(alias, run_jobs):
     assert sorted(CALLS[:2]) == ["a", "other"]
     assert sorted(CALLS[2:]) == ["always", "sorry"]
     assert state(alias, instance) == "completed"
+    assert not DeadLetterJob.objects.using(alias).exists()
+
+
+@job(name="tests.flows.broke", retries="R2/PT0S")
+def broke(name):
+    raise ValueError("no money")
+
+
+broke_inside = job(name="tests.flows.broke_inside", retries="R2/PT0S", atomic=True)(broke.function)
+
+
+@job(name="tests.flows.broke_async", retries="R2/PT0S")
+async def broke_async(name):
+    raise ValueError("no money")
+
+
+@pytest.mark.parametrize("exclusive", [False, True], ids=["beside", "exclusive"])
+@pytest.mark.parametrize("function", [broke, broke_inside, broke_async], ids=["outside", "inside", "async"])
+def test_a_failure_that_has_a_way_is_recorded_and_needs_no_operator(alias, caplog, function, exclusive):
+    flow = Flow("broke")
+    first = flow.step(function.using(exclusive=exclusive), "a", name="charge")
+    flow.step(note, "sorry", after=first.failed)
+    instance = started(alias, flow)
+    told = []
+    failure_log.forget()
+
+    def hear(error, job, **values):
+        told.append(f"{type(job).__name__}: {error}")
+
+    with caplog.at_level("INFO", "jobexec.execution"):
+        job_failed.connect(hear)
+        results = ManualExecutor(alias, reraise=True).run_until_empty
+        try:
+            with pytest.raises(ValueError, match="no money"):  # its first attempt
+                results()
+            ran = results()
+        finally:
+            job_failed.disconnect(hear)
+    assert (CALLS, state(alias, instance)) == (["sorry"], "completed")
+    (failed,) = (each for each in ran if not each.successful)
+    assert (failed.outcome, str(failed.exception), failed.attempt, failed.became) == ("failed", "no money", 2, None)
+    rows = JobLog.objects.using(alias).filter(job_id=failed.id).order_by("timestamp", "pk")
+    assert [(row.state, row.attempt, row.retries) for row in rows] == [("failed", 1, 1), ("failed", 2, 0)]
+    assert {row.exception_message for row in rows} == {"ValueError: no money"}
+    assert all('raise ValueError("no money")' in row.exception_stack for row in rows)
+    assert len({row.fingerprint for row in rows}) == 1
+    lines = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert [line.partition("(attempt ")[2] for line in lines] == [
+        "1): ValueError: no money",
+        "2): ValueError: no money",
+    ]
+    assert told == ["TimerJob: no money", "Job: no money"]
+    for table in (Job, TimerJob, DeadLetterJob, Incident):
+        assert not table.objects.using(alias).exists()
+
+
+def test_a_failure_that_is_caught_in_a_transaction_undoes_what_its_function_did(alias, run_jobs):
+    flow = Flow("broke")
+    first = flow.step(coroutine.using(retries="R1/PT0S"), "a", fail=True, name="charge")
+    flow.step(note, "sorry", after=first.failed)
+    started(alias, flow)
+    id = Job.objects.using(alias).get().pk
+    run_jobs()
+    row = JobLog.objects.using(alias).get(job_id=id)
+    assert (row.state, row.exception_message, CALLS) == ("failed", "ValueError: no", ["a", "sorry"])
+    assert not Booking.objects.using(alias).exists()
+
+
+def test_a_step_that_is_executed_now_and_has_a_way_for_its_failure(alias):
+    flow = Flow("broke")
+    first = flow.step(broke.using(retries="R1/PT0S"), "a", name="charge")
+    flow.step(note, "sorry", after=first.failed)
+    started(alias, flow)
+    id = Job.objects.using(alias).get().pk
+    with pytest.raises(ValueError, match="no money"):
+        execute_now(id, using=alias)
+    assert JobLog.objects.using(alias).get(job_id=id).state == "failed"
+    assert Job.objects.using(alias).get().failed_activity_id == "note"
     assert not DeadLetterJob.objects.using(alias).exists()
 
 

@@ -160,7 +160,7 @@ class Meters:
 
     def _failed(self, outcome: Outcome) -> None:
         work, failure, became = outcome.work, outcome.failure, outcome.became
-        if failure is None or became is Job:  # cancelled
+        if failure is None or (became is Job and not outcome.handled):  # cancelled
             return
         dead = became is DeadLetterJob
         if not failure.counts and not dead:

@@ -144,7 +144,7 @@ def _announce(outcome: Outcome) -> None:
     """Send the signals of an atomic job, which settled itself; the settlement announces all others."""
     work = outcome.work
     tell_finished([outcome])
-    if signals.job_completed.has_listeners(Job):
+    if outcome.failure is None and signals.job_completed.has_listeners(Job):
         signals.job_completed.send_robust(sender=Job, using=work.using, jobs=[work])
 
 
@@ -202,6 +202,8 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, d
         gone = is_lost(error) or isinstance(error, TransactionManagementError)
         if outcome.undone and failure.kind == "error" and gone:
             failure = replace(failure, kind="conflict")
+        if error is work.handled:
+            failure = replace(failure, kind="handled")
         outcome.run, outcome.failure = None, redacted(failure, handler, outcome)
     return True
 
@@ -256,6 +258,9 @@ def run_handler(
             transaction.on_commit(committed, using=work.using)
             result = call_handler(handler, context, arguments, host, outcome)
             outcome.run = Run(started_at, clock.monotonic() - start, host.node_name)
+            if work.handled is not None:
+                failure = replace(failure_of(work.handled, work.using, handler), kind="handled")
+                outcome.failure = redacted(failure, handler, outcome)
             if not complete_alone(outcome, outcome.run):
                 raise LockLost()
     finally:

@@ -16,7 +16,7 @@ from jobexec.exceptions import DoNotRetry
 from jobexec.handlers.base import JobHandler, ResultHandler, SharedEnd, WriteEnds
 from jobexec.json_values import encode_json
 from jobexec.models import AbstractJob, DeadLetterJob, Job
-from jobexec.operations.notify.signals import failure_signal
+from jobexec.operations.notify.signals import announce, failure_signal
 from jobexec.operations.rows.bury_unreadable import bury
 from jobexec.operations.settle.complete import complete_or_lose, complete_with_results
 from jobexec.operations.settle.fail import fail_jobs
@@ -106,6 +106,11 @@ class Outcome:
         return "successful" if self.run is not None else "returned"
 
     @property
+    def handled(self) -> bool:
+        """Whether it is a failure that something else has taken care of."""
+        return self.failure is not None and self.failure.kind == "handled"
+
+    @property
     def urgent(self) -> bool:
         """Whether a thread, siblings or jobs of the same resource wait for its commit."""
         return self.siblings is not None or self.settled is not None or self.work.resource is not None
@@ -169,11 +174,27 @@ def _complete(using: str, outcomes: Sequence[Outcome]) -> None:
 
 
 def complete_alone(outcome: Outcome, run: Run) -> bool:
-    """Delete the job of one successful run, in the caller's transaction if there is one; returns whether it counts."""
+    """Delete the job of one successful run, in the caller's transaction if there is one; returns whether it counts.
+
+    Also that of a run whose failure is handled.
+    """
     work = outcome.work
+    if outcome.failure is not None:
+        return _end_handled(outcome, outcome.failure, run)
     if outcome.keeper is None:
         return not complete_or_lose(work.using, [(work, run)])
     return not complete_with_results(work.using, [(work, run, outcome.result)])
+
+
+def _end_handled(outcome: Outcome, failure: Failure, run: Run) -> bool:
+    using = outcome.work.using
+    (row,) = fail_jobs(using, [(outcome.work, failure, run)])
+    if row is None:
+        return False
+    outcome.became = type(row)
+    signal, values = failure_signal(row, failure.error, handled=True)
+    announce(signal, using, type(row), **values)
+    return True
 
 
 def _count(using: str, outcomes: Sequence[Outcome], lost: set[UUID]) -> None:
@@ -191,7 +212,7 @@ def _fail(using: str, outcomes: Sequence[Outcome]) -> None:
         outcome.became = type(job) if job is not None else None
     for outcome, job in zip(outcomes, moved, strict=True):
         if job is not None and outcome.failure:
-            signal, values = failure_signal(job, outcome.failure.error)
+            signal, values = failure_signal(job, outcome.failure.error, handled=outcome.handled)
             signal.send_robust(sender=type(job), using=using, **values)
     tell_finished(outcomes)
 

@@ -15,9 +15,14 @@ from ..audit import acting
 from ..sql.on_commit import after_commit
 
 
-def failure_signal(moved: AbstractJob, error: BaseException | None) -> tuple[Signal, dict[str, Any]]:
-    """Return the signal for a run that did not succeed, by the table its job is now in, and its arguments."""
-    if isinstance(moved, Job):
+def failure_signal(
+    moved: AbstractJob, error: BaseException | None, *, handled: bool = False
+) -> tuple[Signal, dict[str, Any]]:
+    """Return the signal for a run that did not succeed, by the table its job is now in, and its arguments.
+
+    ``handled``: it is in none, as its failure needs no operator.
+    """
+    if isinstance(moved, Job) and not handled:
         return signals.job_cancelled, {"jobs": [moved]}
     dead = isinstance(moved, DeadLetterJob)
     return signals.job_dead_lettered if dead else signals.job_failed, {"job": moved, "error": error}

@@ -16,7 +16,7 @@ from ..rows.exclusive import unlock_instances
 from ..rows.move import move_all
 from ..rows.remove import remove_cancelled
 from ..rows.suspension_cover import covered_rows
-from ..sql.errors import storable
+from ..sql.errors import shortened, storable
 from ..sql.locks import atomic, lock_rows
 from ..values.acquired_job import AcquiredJob
 from ..values.failure import MESSAGE_LENGTH, STACK_LENGTH, Failure, fingerprint_of
@@ -41,9 +41,9 @@ def fail_job(using: str, job: AcquiredJob, failure: Failure, run: Run) -> Abstra
 def fail_jobs(using: str, failed: Sequence[tuple[AcquiredJob, Failure, Run]]) -> list[AbstractJob | None]:
     """Record failed runs in one transaction and move the jobs to the timers, the suspended jobs or the dead letters.
 
-    Returns the row of each job in its new table (the Job row itself if it was cancelled and is gone), or None if it was
-    no longer ours. The lock of a process instance is released with its last sibling: a failed job that waits for its
-    retry does not block the others.
+    Returns the row of each job in its new table (the Job row itself if it is gone, as it was cancelled or its failure
+    is handled), or None if it was no longer ours. The lock of a process instance is released with its last sibling: a
+    failed job that waits for its retry does not block the others.
     """
     with atomic(using):
         rows = _lock_ours(using, [job for job, _, _ in failed])
@@ -84,12 +84,17 @@ def _pieces(ended: Sequence[Ended]) -> Iterator[list[Ended]]:
 def settle_failures(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
     """Move rows that the caller has locked to the tables that their failures require, and write the log.
 
-    Returns the rows in their new tables by id. A job that was cancelled during its run is removed, however it ended.
+    Returns the rows in their new tables by id. A job that was cancelled during its run is removed, however it
+    ended, and so is one whose failure is handled.
     """
     cancelled = [each for each in ended if each[1].kind == "cancelled" or each[0].cancel_requested]
     if cancelled:
         _remove_cancelled(using, cancelled)
     gone: dict[UUID, AbstractJob] = {row.pk: row for row, _, _ in cancelled}
+    handled = [each for each in ended if each[1].kind == "handled" and each[0].pk not in gone]
+    if handled:
+        _remove_handled(using, handled)
+        gone |= {row.pk: row for row, _, _ in handled}
     going_on = [each for each in ended if each[0].pk not in gone]
     moved = _move_on(using, going_on) if going_on else {}
     return gone | moved
@@ -106,6 +111,22 @@ def _cancellation(row: Job, failure: Failure, run: Run) -> JobLog:
     message = storable(failure.message)[:MESSAGE_LENGTH] if says else ""
     values = {"attempt": row.attempts + 1, "exception_message": message, **timing(row, run)}
     return job_log.entry(row, LogState.CANCELLED, **values)
+
+
+def _remove_handled(using: str, ended: Sequence[Ended]) -> None:
+    job_log.write(using, LogState.FAILED, [_handled(*each) for each in ended])
+    remove_cancelled(using, [row for row, _, _ in ended])
+
+
+def _handled(row: Job, failure: Failure, run: Run) -> JobLog:
+    values: dict[str, Any] = {
+        "retries": 0,
+        "attempt": row.attempts + 1,
+        "exception_message": storable(failure.message)[:MESSAGE_LENGTH],
+        "exception_stack": shortened(storable(failure.stack), STACK_LENGTH),
+        "fingerprint": fingerprint_of(row, failure),
+    }
+    return job_log.entry(row, LogState.FAILED, **values, **timing(row, run))
 
 
 def _move_on(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:

@@ -43,7 +43,8 @@ COLUMNS = frozenset(
 def is_possible(using: str) -> bool:
     """Whether the database supports it and no signal has receivers, which would need the whole row."""
     return move_statement.is_possible(using) and not (
-        signals.job_failed.has_listeners(TimerJob)
+        signals.job_failed.has_listeners(Job)
+        or signals.job_failed.has_listeners(TimerJob)
         or signals.job_failed.has_listeners(SuspendedJob)
         or signals.job_dead_lettered.has_listeners(DeadLetterJob)
     )

@@ -96,6 +96,8 @@ class AcquiredJob:
     alone: bool = False
     #: What its handler has looked up for several jobs at once, and when, by the monotonic clock.
     ahead: tuple[float, Any] | None = None
+    #: The error of its run that something else has taken care of: the run has failed, and the job is over.
+    handled: BaseException | None = None
 
     def held(self) -> QuerySet[Job]:
         """The row, as long as this acquisition holds it."""

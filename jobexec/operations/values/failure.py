@@ -25,8 +25,8 @@ class Failure:
     ``conflict`` none, up to the limit MAX_CONFLICTS; ``interrupted`` none, and it is no attempt: the job postponed
     itself because its executor stops; ``snoozed`` the same for a reason of its own, up to the limit MAX_SNOOZES;
     ``unknown`` none until UNKNOWN_HANDLER_TIMEOUT has passed since a node first did not know the handler; ``cancelled``
-    ends the job without a failure. ``retry_at`` overrides the due date of the retry plan. ``keeps_instance``: the
-    handler still runs, so its process instance stays locked.
+    ends the job without a failure; ``handled`` ends it with one, which needs no operator. ``retry_at`` overrides the
+    due date of the retry plan. ``keeps_instance``: the handler still runs, so its process instance stays locked.
     """
 
     message: str

@@ -97,7 +97,7 @@ class StepFunction:
     def execute(self, context: JobContext, arguments: Any) -> Any:
         """Call the function and take its result.
 
-        The job also succeeds after an error that is caught, and if no token waits for it any more.
+        The job also succeeds after an error of the business, and if no token waits for it any more.
         """
         token = self._find(context)
         if token is None:
@@ -150,13 +150,15 @@ class StepFunction:
             _take_outcome(context.using, token.root, done)
 
     def _take_error(self, context: JobContext, token: _Waiting, error: Exception) -> None:
-        """Raise the error again if it is a failure of the job."""
+        """Raise the error again, unless it is one of the business. If it is the last one, it may be handled."""
         if context.timed_out:
             self._take_timeout(context, token)
         elif isinstance(error, BpmnError):
             thrown = ErrorThrown(token.id, token.activity, error.code, error.message, error.variables)
             _take_outcome(context.using, token.root, thrown)
-        elif not (is_last(context, error) and _is_over(context, token, error)):
+        else:
+            if is_last(context, error) and _is_over(context, token, error):
+                context.work.handled = error
             raise error
 
 
