@@ -238,6 +238,57 @@ def test_a_failure_that_has_a_way_is_recorded_and_needs_no_operator(alias, caplo
         assert not table.objects.using(alias).exists()
 
 
+def test_a_join_does_not_go_on_without_a_step_that_failed(alias, run_jobs):
+    flow = Flow("join")
+    packed, charged = flow.step(note, "pack"), flow.step(refuse, "charge")
+    billed = flow.step(note, "bill", after=charged)
+    flow.step(note, "ship", after=[packed, charged])
+    flow.step(note, "print", after=[packed, billed])
+    flow.step(note, "greet", after=[packed, charged], when=charged.result == None)  # noqa: E711
+    flow.step(note, "sorry", after=charged.failed)
+    flow.step(note, "report", after=[packed, *charged.finished])
+    instance = started(alias, flow)
+    run_jobs()
+    assert (sorted(CALLS), state(alias, instance)) == (["charge", "pack", "report", "sorry"], "completed")
+
+
+def test_a_join_goes_on_if_the_step_does_not_fail_that_has_a_way_for_failures(alias, run_jobs):
+    flow = Flow("join")
+    packed, charged = flow.step(note, "pack"), flow.step(note, "charge", 5)
+    flow.step(note, "ship", after=[packed, charged], when=charged.result == 5)
+    flow.step(note, "greet", after=[packed, charged], when=charged.result == 6)
+    flow.step(note, "sorry", after=charged.failed)
+    instance = started(alias, flow)
+    run_jobs()
+    assert (sorted(CALLS), state(alias, instance)) == (["charge", "pack", "ship"], "completed")
+
+
+def test_what_comes_after_a_failure_can_stand_in_for_what_has_failed(alias, run_jobs):
+    flow = Flow("join")
+    packed, charged = flow.step(note, "pack"), flow.step(refuse, "charge")
+    billed = flow.step(note, "bill", after=charged)
+    by_hand = flow.step(note, "by hand", after=charged.failed)
+    flow.step(note, "ship", after=[packed, billed, by_hand])
+    flow.step(note, "greet", after=[packed, billed])
+    started(alias, flow)
+    run_jobs()
+    assert sorted(CALLS) == ["by hand", "charge", "pack", "ship"]
+
+
+def test_a_join_does_not_go_on_without_a_message_that_did_not_come_in_time(alias, run_jobs):
+    flow = Flow("join")
+    packed = flow.step(note, "pack")
+    approved = flow.wait("approved", "1", timeout="PT1H")
+    flow.step(note, "ship", after=[packed, approved])
+    flow.step(note, "sorry", after=approved.timed_out)
+    instance = started(alias, flow)
+    run_jobs()
+    with controlled_clock() as time:
+        time.advance(timedelta(hours=2))
+        run_jobs()
+    assert (sorted(CALLS), state(alias, instance)) == (["pack", "sorry"], "completed")
+
+
 def test_a_failure_that_is_caught_in_a_transaction_undoes_what_its_function_did(alias, run_jobs):
     flow = Flow("broke")
     first = flow.step(coroutine.using(retries="R1/PT0S"), "a", fail=True, name="charge")

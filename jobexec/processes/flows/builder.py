@@ -197,11 +197,12 @@ class Flow:
     ) -> Step:
         """Add a step that calls a function: a ``@job``, a task of django.tasks, or a call made by ``.s()``.
 
-        The step begins when all steps in ``after`` are over or skipped, and at least one of them was not skipped.
-        Without ``after``, it begins with the flow. If the condition ``when`` is false, the engine skips the step, and
-        the steps that come only after it. The call ``compensate`` undoes the step if the flow is cancelled; in its
-        arguments, :data:`previous` is the result of the step. Arguments may contain results of earlier steps. ``name``
-        is the id of the step, by default the name of the function.
+        The step begins when all steps in ``after`` are over or skipped, and at least one of them was not skipped. If
+        one of them has failed, or comes after one that has, the step is skipped, unless something in ``after`` comes
+        after that failure. Without ``after``, it begins with the flow. If the condition ``when`` is false, the engine
+        skips the step, and the steps that come only after it. The call ``compensate`` undoes the step if the flow is
+        cancelled; in its arguments, :data:`previous` is the result of the step. Arguments may contain results of
+        earlier steps. ``name`` is the id of the step, by default the name of the function.
         """
         return self.add_call(job, args, kwargs, after, when, compensate, name, over=None)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from typing import Any
 
 from ..definition import (
@@ -15,6 +16,7 @@ from ..definition import (
     InvalidProcess,
     Kind,
     Loop,
+    Mapping,
     Mode,
     Node,
     Problem,
@@ -68,6 +70,11 @@ class _Shape:
         self.values: dict[str, list[Any]] = {}
         self._uses = Counter(edge for each in flow.elements for edge in each.after)
         self._read = {id for each in flow.elements for term in each.sources() for id in term.sources}
+        self._has_misses = any(edge.way in _MISSES for edge in self._uses)
+        #: What has happened to elements before a join if it is not to be left, by the id of the element behind it.
+        joins = [each for each in flow.elements if len(each.after) > 1 and self._has_misses]
+        self._misses = {each.id: self._misses_of(each) for each in joins}
+        self._told = frozenset(edge for edges in self._misses.values() for edge in edges)
         self._add("start", Kind.START_EVENT)
         known: set[Element] = set()
         for element in flow.elements:
@@ -90,8 +97,8 @@ class _Shape:
 
     def _enter(self, element: Element) -> None:
         """The flows that lead to an element: all ways are joined first, then its condition decides."""
-        target = element.id
-        if element.condition is not None:
+        target, condition = element.id, self._condition(element)
+        if condition is not None:
             target = f"if.{element.id}"
         sources = [self._way_out(edge) for edge in element.after] or [("start", None)]
         if len(sources) > 1:
@@ -99,16 +106,42 @@ class _Shape:
             self._add(join, Kind.INCLUSIVE_GATEWAY)
             self._connect(join, target)
             target = join
-        for source, condition in sources:
-            self._connect(source, target, condition)
-        if element.condition is not None:
-            self._decide(f"if.{element.id}", element)
+        for source, way in sources:
+            self._connect(source, target, way)
+        if condition is not None:
+            self._decide(f"if.{element.id}", element, condition)
 
-    def _decide(self, gateway: str, element: Element) -> None:
-        assert element.condition is not None
+    def _condition(self, element: Element) -> Term | None:
+        """Of what has failed before a join, no token comes: that is no reason to go on without it."""
+        conditions = [Term(f"(empty {_told(edge)})") for edge in self._misses.get(element.id, ())]
+        if element.condition is not None:
+            conditions.append(element.condition)
+        return reduce(and_, conditions) if conditions else None
+
+    def _misses_of(self, element: Element) -> list[Edge]:
+        """The failures, and timeouts, without which all that an element comes after could be over.
+
+        Not those that have a way to it, as what comes after a failure may do what has failed in another way.
+        """
+        found: dict[Edge, None] = {}
+        ways: set[Edge] = set()
+        seen: set[Element] = set()
+        waiting = [element]
+        while waiting:
+            for edge in waiting.pop().after:
+                if edge.way in _MISSES:
+                    ways.add(edge)
+                elif edge.way == "done":
+                    found |= dict.fromkeys(each for way in _MISSES if self._uses[each := Edge(edge.element, way)])
+                if edge.element not in seen:
+                    seen.add(edge.element)
+                    waiting.append(edge.element)
+        return sorted((edge for edge in found if edge not in ways), key=_told)
+
+    def _decide(self, gateway: str, element: Element, condition: Term) -> None:
         skipped = f"skip.{element.id}"
         self._add(skipped, Kind.END_EVENT)
-        self._connect(gateway, element.id, element.condition.expression)
+        self._connect(gateway, element.id, condition.expression)
         self._add(gateway, Kind.EXCLUSIVE_GATEWAY, default=self._connect(gateway, skipped))
 
     def _add_step(self, step: Step) -> None:
@@ -217,7 +250,9 @@ class _Shape:
         self.nodes.append(Node(id=id, kind=kind, **more))
 
     def _add_boundary(self, element: Element, way: str, event: Event) -> None:
-        self._add(f"{way}.{element.id}", Kind.BOUNDARY_EVENT, attached_to=element.id, event=event)
+        edge = Edge(element, way)
+        outputs = (Mapping(_told(edge), True),) if edge in self._told else ()
+        self._add(f"{way}.{element.id}", Kind.BOUNDARY_EVENT, attached_to=element.id, event=event, outputs=outputs)
 
     def _connect(self, source: str, target: str, condition: Expression | None = None) -> str:
         id = f"{source}-{target}"
@@ -255,6 +290,13 @@ class _Shape:
 
 
 _RETURNED = "returned"
+#: Ways on which nothing comes to what is after the element itself.
+_MISSES = ("failed", "timed_out")
+
+
+def _told(edge: Edge) -> str:
+    """The variable that says that a way was taken. No step, and no variable of a flow, can have its name."""
+    return f"{edge.element.id}${edge.way}"
 
 
 def _check_order(element: Element, known: set[Element]) -> None:

@@ -112,11 +112,16 @@ def unknown(key: str, told: str = "") -> UnknownProcess:
 
 @lru_cache(maxsize=_KEPT)
 def results_of(using: str, id: str) -> frozenset[str]:
-    """In a flow: the names of results, which are None until they are there. In a file's process: none."""
+    """In a flow: the names of results, and of what tells of failures, which are None until they are there.
+
+    In a file's process: none.
+    """
     found = process(using, id)
     if not found.properties.get(FLOW):
         return frozenset()
-    return frozenset(node.id for node in found.nodes if node.kind in (Kind.SERVICE_TASK, Kind.RECEIVE_TASK))
+    results = {node.id for node in found.nodes if node.kind in (Kind.SERVICE_TASK, Kind.RECEIVE_TASK)}
+    told = {each.target for node in found.nodes if node.kind is Kind.BOUNDARY_EVENT for each in node.outputs}
+    return frozenset(results | {name for name in told if name is not None})
 
 
 def version(using: str, key: str, number: int | None, tenant: str = "") -> ProcessDefinition:
