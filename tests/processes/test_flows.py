@@ -1039,6 +1039,25 @@ def test_a_failure_of_what_was_cancelled_meanwhile_is_no_dead_letter(alias, run_
     assert not Job.objects.using(alias).exists()
 
 
+@job(name="tests.flows.cancel_and_look", retries="R1/PT0S")
+def cancel_and_look(context, alias, looks):
+    cancel(ProcessInstance.objects.using(alias).get())
+    context.work.cancel_requested = Job.objects.using(alias).get(pk=context.id).cancel_requested  # as its node sees it
+    CALLS.append(context.cancelled if looks else context.work.cancel_requested)
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_a_step_that_runs_when_its_flow_is_cancelled_is_asked_to_stop(alias, run_jobs, looks):
+    flow = Flow("order")
+    flow.step(note, "b", after=flow.step(cancel_and_look, alias, looks, compensate=note.s("undone")))
+    instance = started(alias, flow)
+
+    results = run_jobs()
+    assert [each.outcome for each in results] == ["cancelled" if looks else "successful"]
+    assert (CALLS, state(alias, instance)) == ([True], "cancelled")
+    assert not Job.objects.using(alias).exists()
+
+
 @pytest.fixture
 def long_from_20(monkeypatch):
     """Lists of more than 20 items are long, and their jobs are made in pages of 10."""

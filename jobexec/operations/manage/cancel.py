@@ -7,11 +7,10 @@ from uuid import UUID
 
 from django.db import connections
 
-from jobexec import signals
 from jobexec.models import WAITING_TABLES, AbstractJob, Job
 
 from ..audit import audited
-from ..notify.signals import announce
+from ..rows.discard import ask_to_stop
 from ..rows.remove import remove_waiting
 from ..sql.dialect import dialect
 from ..targets.for_each import OperationResult, Target, database_of, for_each
@@ -32,9 +31,7 @@ def cancel(target: Target, *, using: str | None = None) -> OperationResult:
 
     def verb(row: AbstractJob) -> str | None:
         if row.locked:
-            # ``revision`` is not incremented: if the job succeeds all the same, its outcome must count.
-            type(row)._base_manager.using(database).filter(pk=row.pk).update(cancel_requested=True)
-            announce(signals.job_cancel_requested, database, type(row), job=row)
+            ask_to_stop(database, [row])
             return None
         remove_waiting(database, [row])
         return None

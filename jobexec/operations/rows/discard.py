@@ -9,8 +9,10 @@ from uuid import UUID
 from django.db import connections
 from django.db.models import Q
 
+from jobexec import signals
 from jobexec.models import JOB_TABLES, AbstractJob, ExternalWorkerJob, Job
 
+from ..notify.signals import announce
 from ..sql.locks import atomic, lock_rows, reads_snapshots
 from .remove import remove_cancelled
 
@@ -43,6 +45,25 @@ def discard_jobs(
             found = _everywhere(instances, page) if reads_snapshots(using) else _found(using, instances, page)
             for table, condition in found:
                 _discard(using, table, condition)
+
+
+def stop_jobs(using: str, ids: Sequence[UUID]) -> None:
+    """Ask jobs that nodes hold, and the children of batches, to stop, as by ``cancel``: nobody needs their outcome.
+
+    One that another transaction holds is left out: its run is just ending. Never waits for a lock.
+    """
+    held = Job._base_manager.using(using).filter(Q(pk__in=ids) | Q(batch_id__in=ids), lock_owner__isnull=False)
+    with atomic(using):
+        if found := list(lock_rows(held.order_by("pk"), skip_locked=True, no_key=True)):
+            ask_to_stop(using, found)
+
+
+def ask_to_stop(using: str, rows: Sequence[AbstractJob]) -> None:
+    """Flag running jobs of one table, which the caller has locked; nodes of this process see it at once."""
+    # ``revision`` is not incremented: if a job succeeds all the same, its outcome must count.
+    type(rows[0])._base_manager.using(using).filter(pk__in=[row.pk for row in rows]).update(cancel_requested=True)
+    for row in rows:
+        announce(signals.job_cancel_requested, using, type(row), job=row)
 
 
 def _everywhere(instances: Collection[str], page: Sequence[Wanted]) -> Iterator[tuple[type[AbstractJob], Q]]:

@@ -41,6 +41,9 @@ def cancel(
 ) -> None:
     """Cancel an instance, and the instances that it called. A flow first compensates its steps, last first.
 
+    Functions that run outside of the step are asked to stop: they see ``context.cancelled``. Their results are not
+    taken, and a step that ends only then is not compensated.
+
     ``skip_listeners``: do not call the listeners to the end of what is cancelled, for example because one of them
     always fails (Camunda: skipCustomListeners). Raises InstanceOver if the instance has ended. Raises it, too, if
     another instance called it: cancel that one. Raises UncaughtError if a listener throws a business error, and

@@ -16,7 +16,7 @@ from jobexec.identifiers import uuid7s
 from jobexec.operations.batches.of_jobs import begin_batch, count_added, seal_batch
 from jobexec.operations.enqueue.create import check_resource, create_job, create_jobs
 from jobexec.operations.external.create import create_external_jobs
-from jobexec.operations.rows.discard import discard_jobs
+from jobexec.operations.rows.discard import discard_jobs, stop_jobs
 
 from ..definition import Trigger
 from ..engine import rows
@@ -209,13 +209,15 @@ class JobWriter:
         return rows.values_list("key", flat=True).first()
 
     def _discard(self, changes: Changes) -> None:
-        """Jobs held by a thread or a worker are skipped: they find their token gone, and end without an error."""
+        """Those that a thread has are asked to stop: they find their token gone, and end without an error."""
         instances = [str(row.id) for row in self.tokens.instances_at_hand]
         gone = changes.gone_tokens if self._may_have_more(changes) else changes.left_batches
         owners: list[tuple[str, str | None]] = [(str(id), None) for id in gone]
         owners += [(str(owner), element) for owner, element in changes.disarmed]
         owners += [(str(row.id), None) for row in changes.changed_instances if self._had_events(row)]
         discard_jobs(self.using, instances, owners, changes.cancelled_jobs)
+        if changes.cancelled_jobs:
+            stop_jobs(self.using, changes.cancelled_jobs)
 
     def _had_events(self, row: rows.Instance) -> bool:
         """Whether an instance has ended whose process has event sub-processes, which wait for timers and messages."""
