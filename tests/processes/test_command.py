@@ -1,6 +1,7 @@
 """``manage.py processes``."""
 
 import io
+import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -12,8 +13,9 @@ from django.db.migrations.recorder import MigrationRecorder
 from jobexec import clock
 from jobexec.clock import FrozenClock
 from jobexec.handlers.batch import get_batch
-from jobexec.models import AuditLog, Batch, Suspension
+from jobexec.models import AuditLog, Batch, Incident, Suspension
 from jobexec.processes.engine.exceptions import BpmnError
+from jobexec.processes.flows.builder import Flow
 from jobexec.processes.handlers.registry import listener
 from jobexec.processes.management.commands.processes import Command
 from jobexec.processes.models import Execution, ProcessInstance, UserTask
@@ -76,6 +78,60 @@ def test_the_list_counts_what_runs_of_each_tenant(command, file):
         command("start", "approval", "--tenant", tenant)
     told = "approval of north: version 1, 1 running\napproval of south: version 1, 1 running\n"
     assert command("list") == told
+
+
+def test_the_instances_of_a_process(alias, command, file):
+    command("deploy", str(file))
+    assert command("list", "approval") == "There are none.\n"
+    ids = []
+    for minute, key in enumerate(("A1", "A2", "A2")):
+        with FrozenClock(datetime(2026, 5, 1, 12, minute, tzinfo=UTC)):
+            ids.append(command("start", "approval", "--business-key", key).split()[0])
+    command("cancel", ids[0])
+    lines = [line.split("  ") for line in command("list", "approval").splitlines()]
+    assert [(line[0], *line[1:4], line[-1]) for line in lines] == [
+        (id, "approval", "A2", "active", "at approve") for id in (ids[2], ids[1])
+    ]
+    assert command("list", "--instances", "--limit", "1").splitlines()[1].startswith("More than 1 instances")
+    found = [json.loads(line) for line in command("list", "--business-key", "A1", "--ended", "--json").splitlines()]
+    assert [(each["id"], each["state"], each["waits_at"], each["incidents"]) for each in found] == [
+        (ids[0], "cancelled", [], 0)
+    ]
+    with pytest.raises(CommandError, match="No process 'approvals' is deployed"):
+        command("list", "approvals")
+
+
+def test_the_list_of_instances_counts_their_incidents(alias, command, file):
+    command("deploy", str(file))
+    id = command("start", "approval").split()[0]
+    times = {"timestamp": clock.now(alias)}
+    Incident.objects.using(alias).create(process_instance_id=id, handler_type="x", category="default", **times)
+    assert command("list", "approval").endswith("  at approve  incidents: 1\n")
+
+
+def test_instances_are_named_by_their_business_key(command, file):
+    command("deploy", str(file))
+    ids = [command("start", "approval", "--business-key", key).split()[0] for key in ("A1", "A2", "A2", "abcdef")]
+    assert "approval A1 active" in command("show", "A1")
+    assert command("retry", "A1") == "0 dead letters were requeued.\n"
+    assert "approval abcdef active" in command("show", "abcdef"), "also one that looks like the beginning of an id"
+    with pytest.raises(CommandError, match="Several instances have the business key A2; enter the id") as raised:
+        command("cancel", "A2")
+    assert all(id in str(raised.value) for id in ids[1:3])
+    assert command("cancel", ids[1]) == "Cancelled.\n"
+    assert command("cancel", "A2") == "Cancelled.\n", "the only one that runs"
+    assert command("cancel", "A1") == "Cancelled.\n"
+    assert "approval A1 cancelled" in command("show", "A1"), "the only one that has ended"
+    assert command("restart", "A1").split()[1] == "active"
+
+
+def test_a_flow_is_not_started_by_its_name(alias, command):
+    flow = Flow("checkout")
+    flow.sleep("PT1H")
+    flow.start(using=alias)
+    assert command("list") == "checkout: a flow, 1 running\n"
+    with pytest.raises(CommandError, match="'checkout' is a flow: only the Python code that describes it can start it"):
+        command("start", "checkout")
 
 
 @pytest.mark.gate
@@ -146,8 +202,11 @@ def test_what_is_wrong(alias, command, file, tmp_path):
         command("start", "nothing", "--variables", "[" * 100_000)
     with pytest.raises(CommandError, match="there is no such file"):
         command("deploy", str(tmp_path / "gone.bpmn"))
-    with pytest.raises(CommandError, match="expected an id, a UUID or at least the first 6 digits of it; got 'x'"):
+    told = "No instance has the business key x: expected an id, at least the first 6 digits of one, or a business key."
+    with pytest.raises(CommandError, match=told):
         command("show", "x")
+    with pytest.raises(CommandError, match="expected the id of an instance, its first digits, or its business key"):
+        command("cancel", "")
     file.write_text(FILE.replace("userTask", "complexGateway"))
     with pytest.raises(CommandError, match="approve"):
         command("deploy", str(file))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,8 +11,9 @@ from uuid import UUID
 from django.core.management.base import CommandError
 
 from jobexec.identifiers import as_id
-from jobexec.management.jobs.arguments.named import beginning, row, row_id
+from jobexec.management.jobs.arguments.named import LEAST, Beginning, beginning, row_id
 from jobexec.management.jobs.arguments.values import json_object, moment
+from jobexec.management.jobs.output.text import clean
 from jobexec.processes.engine.inputs import Change, Command
 from jobexec.processes.models import ProcessDefinition, ProcessInstance
 from jobexec.processes.operations.instances import cancel, set_retries
@@ -22,13 +23,15 @@ from jobexec.processes.operations.suspend import Target, activate, suspend
 
 Options = dict[str, Any]
 
-ITS_ID = "the id of the instance, or its first digits"
+ITS_ID = "the id of the instance, or its first digits; or its business key"
+#: How many instances an error about an ambiguous business key lists.
+_LISTED = 10
 
 
 def add_arguments(actions: Any) -> None:
     """Add the actions to the command."""
     cancelled = actions.add_parser("cancel", help="cancel an instance; or all of a process, as a batch of jobs")
-    cancelled.add_argument("instance", nargs="?", type=row, help=ITS_ID)
+    cancelled.add_argument("instance", nargs="?", type=instance, help=ITS_ID)
     cancelled.add_argument("--process", metavar="KEY", help="instead of an id: all running instances of this process")
     cancelled.add_argument(
         "--definition",
@@ -54,7 +57,7 @@ def add_arguments(actions: Any) -> None:
             held.add_argument("--until", type=moment, help="when the suspension ends; default: no end")
             held.add_argument("--without-instances", action="store_true", help="do not suspend running instances")
     modified = actions.add_parser("modify", help="modify a running instance; the order of the options matters")
-    modified.add_argument("instance", type=row, help=ITS_ID)
+    modified.add_argument("instance", type=instance, help=ITS_ID)
     modified.set_defaults(commands=[])
     _add_commands(modified, {"--cancel": Change.CANCEL, "--before": Change.BEFORE, "--after": Change.AFTER})
     modified.add_argument(
@@ -63,7 +66,7 @@ def add_arguments(actions: Any) -> None:
     modified.add_argument("--reason", default="")
     _add_skipping(modified)
     again = actions.add_parser("restart", help="restart an instance that has ended")
-    again.add_argument("instance", type=row, help="the id of the instance that has ended, or its first digits")
+    again.add_argument("instance", type=instance, help=f"{ITS_ID}; it has ended")
     again.set_defaults(commands=[])
     _add_commands(again, {"--before": Change.BEFORE, "--after": Change.AFTER})
     again.add_argument(
@@ -73,7 +76,7 @@ def add_arguments(actions: Any) -> None:
         help="a JSON object: variables in addition to those that it ended with",
     )
     retried = actions.add_parser("retry", help="requeue the dead letters of an instance")
-    retried.add_argument("instance", type=row, help=ITS_ID)
+    retried.add_argument("instance", type=instance, help=ITS_ID)
     retried.add_argument("--element", help="only those of this element")
     retried.add_argument("--retries", type=int, default=1)
 
@@ -177,9 +180,35 @@ CHANGES: dict[str, Callable[[str, Options], str]] = {
 }
 
 
+def instance(text: str) -> UUID | Beginning | str:
+    """An argparse type: the id of an instance, its beginning, or a business key."""
+    if not text:
+        raise ArgumentTypeError("expected the id of an instance, its first digits, or its business key")
+    return as_id(text) or beginning(text) or text
+
+
 def instance_in(options: Options, using: str) -> UUID:
-    """The id of the instance that is meant. Raises CommandError for the beginning of no or several ids."""
-    return row_id(options["instance"], ProcessInstance, using)
+    """The id of the instance that is meant: the only one that runs with a business key, or else that has ended with it.
+
+    Raises CommandError for a business key, or the beginning of an id, of none or of several.
+    """
+    named = options["instance"]
+    if isinstance(named, UUID):
+        return named
+    key = named if isinstance(named, str) else named.text
+    rows = ProcessInstance.objects.using(using).filter(business_key=key).order_by("-start_time", "-pk")
+    found = list(rows.active()[: _LISTED + 1]) or list(rows[: _LISTED + 1])
+    if len(found) == 1:
+        return found[0].pk
+    if found:
+        lines = [f"  {row.pk}  {row.definition_key}, {row.state}" for row in found[:_LISTED]]
+        more = ["  …"] if len(found) > _LISTED else []
+        told = f"Several instances have the business key {clean(key)}; enter the id of one of them:"
+        raise CommandError("\n".join([told, *lines, *more]), returncode=2)
+    if isinstance(named, str):
+        expected = f"expected an id, at least the first {LEAST} digits of one, or a business key"
+        raise CommandError(f"No instance has the business key {clean(key)}: {expected}.", returncode=2)
+    return row_id(named, ProcessInstance, using)
 
 
 def _target(text: str, using: str) -> Target:

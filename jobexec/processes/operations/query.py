@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from jobexec.models import JOB_TABLES, AbstractJob, Suspension
+from jobexec.models import JOB_TABLES, AbstractJob, Incident, IncidentState, Suspension
 
 from ..engine.rows import NOT_WAITING
 from ..models import (
@@ -65,6 +67,43 @@ class InstanceView:
         found = [Value(row.name, row.value, elements.get(row.scope_id, "")) for row in self.variables]
         found += [Value(name, value) for name, value in (self.instance.final_variables or {}).items()]
         return sorted((each for each in found if each.name != hidden), key=lambda each: (each.element, each.name))
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An instance in a list: the elements where it waits, each once, and the number of its open incidents."""
+
+    instance: ProcessInstance
+    waits_at: list[str]
+    incidents: int
+
+    def as_json(self) -> dict[str, Any]:
+        row = self.instance
+        return {
+            "id": str(row.pk),
+            "key": row.definition_key,
+            "business_key": row.business_key,
+            "tenant": row.tenant_id,
+            "state": row.state,
+            "start_time": row.start_time.isoformat(),
+            "end_time": row.end_time.isoformat() if row.end_time else None,
+            "waits_at": self.waits_at,
+            "incidents": self.incidents,
+        }
+
+
+def listed(using: str, instances: Sequence[ProcessInstance]) -> list[Listed]:
+    """Instances, which are few, with where they wait and their incidents: two statements."""
+    ids = [row.pk for row in instances]
+    tokens = Execution.objects.using(using).filter(root_id__in={row.root_id for row in instances}, instance_id__in=ids)
+    places: dict[UUID, list[str]] = {}
+    for id, element in (
+        tokens.exclude(state__in=NOT_WAITING).order_by("element_id").distinct().values_list("instance_id", "element_id")
+    ):
+        places.setdefault(id, []).append(element)
+    open_ones = Incident.objects.using(using).filter(state=IncidentState.OPEN, process_instance_id__in=map(str, ids))
+    incidents = Counter(open_ones.values_list("process_instance_id", flat=True))
+    return [Listed(row, places.get(row.pk, []), incidents[str(row.pk)]) for row in instances]
 
 
 def is_value(stored: Any, value: Any) -> bool:

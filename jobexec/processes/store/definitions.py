@@ -101,6 +101,8 @@ def _found(using: str, key: str, tenant: str, which: dict[str, Any], told: str) 
     # The tenant's own comes first; '' sorts before every name.
     found = rows.filter(tenant_id__in={tenant, ""}).order_by("-tenant_id", "-version").first()
     if found is None:
+        if ProcessDefinition.objects.using(using).filter(key=key, version=None, tenant_id__in={tenant, ""}).exists():
+            raise UnknownProcess(f"{key!r} is a flow: only the Python code that describes it can start it.")
         raise unknown(key, told)
     return found
 

@@ -13,8 +13,7 @@ from django.db import router
 from django.db.models import Count
 
 from jobexec import clock
-from jobexec.management.jobs.arguments.named import row
-from jobexec.management.jobs.arguments.values import json_object
+from jobexec.management.jobs.arguments.values import count, json_object
 from jobexec.management.jobs.output.failures import engine_named, told
 from jobexec.management.jobs.output.outcome import operator
 from jobexec.management.jobs.output.screen import Exit
@@ -27,7 +26,7 @@ from jobexec.processes.engine.exceptions import StepError
 from jobexec.processes.models import ProcessDefinition, ProcessInstance
 from jobexec.processes.operations.check import check
 from jobexec.processes.operations.deploy import deploy, files_of_apps
-from jobexec.processes.operations.query import view_of
+from jobexec.processes.operations.query import Listed, listed, view_of
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.why import shortened, why
 from jobexec.processes.store import definitions
@@ -46,9 +45,17 @@ class Command(BaseCommand):
         deploy.add_argument("files", nargs="*", metavar="FILE")
         deploy.add_argument("--tenant", default="", help="the tenant of the processes")
         listed = actions.add_parser(
-            "list", help="list the latest version of each process with the number of its running instances"
+            "list",
+            help="list the processes with the number of their running instances; with KEY or an option: instances",
         )
-        listed.add_argument("--json", action="store_true", help="write JSON")
+        listed.add_argument("key", nargs="?", help="the key of a process: list its running instances, the newest first")
+        listed.add_argument("--instances", action="store_true", help="list the running instances of all processes")
+        listed.add_argument("--business-key", help="only instances with this business key")
+        listed.add_argument("--ended", action="store_true", help="also instances that have ended")
+        listed.add_argument(
+            "--limit", type=count, metavar="N", default=50, help="at most so many instances (default 50)"
+        )
+        listed.add_argument("--json", action="store_true", help="write JSON; one object per line for each instance")
         started = actions.add_parser("start", help="start an instance")
         started.add_argument("key", help="the key of the process")
         started.add_argument("--business-key", default="")
@@ -57,7 +64,7 @@ class Command(BaseCommand):
         )
         started.add_argument("--tenant", default="")
         shown = actions.add_parser("show", help="show the active elements of an instance, its variables and jobs")
-        shown.add_argument("instance", type=row, help=changes.ITS_ID)
+        shown.add_argument("instance", type=changes.instance, help=changes.ITS_ID)
         changes.add_arguments(actions)
         actions.add_parser("cleanup", help="delete the expired history of processes and jobs")
         actions.add_parser("check", help="look for inconsistent rows; exits with 1 if there are any")
@@ -91,6 +98,34 @@ class Command(BaseCommand):
             self.stdout.write("Nothing has changed." if files else "There are no files to deploy.")
 
     def _list(self, using: str, options: dict[str, Any]) -> None:
+        if (
+            options["key"] is not None
+            or options["instances"]
+            or options["business_key"] is not None
+            or options["ended"]
+        ):
+            self._list_instances(using, options)
+        else:
+            self._list_processes(using, options)
+
+    def _list_instances(self, using: str, options: dict[str, Any]) -> None:
+        rows = ProcessInstance.objects.using(using).defer("final_variables")
+        filters = {"definition_key": options["key"], "business_key": options["business_key"]}
+        rows = rows.filter(**{name: value for name, value in filters.items() if value is not None})
+        rows = rows if options["ended"] else rows.active()
+        limit = options["limit"]
+        found = list(rows.order_by("-start_time", "-pk")[: limit + 1])
+        for each in listed(using, found[:limit]):
+            self.stdout.write(json.dumps(each.as_json()) if options["json"] else _line(each))
+        if len(found) > limit and not options["json"]:
+            self.stdout.write(f"More than {limit} instances: --limit N shows more of them.")
+        if not found and not options["json"]:
+            key = options["key"]
+            if key is not None and not ProcessDefinition.objects.using(using).filter(key=key).exists():
+                raise definitions.unknown(key)
+            self.stdout.write("There are none.")
+
+    def _list_processes(self, using: str, options: dict[str, Any]) -> None:
         active = ProcessInstance.objects.using(using).filter(state="active").order_by()
         running = dict(active.values_list("definition_id").annotate(Count("pk")))
         rows = ProcessDefinition.objects.using(using).order_by("version", "deploy_time")
@@ -150,3 +185,12 @@ class Command(BaseCommand):
         if found:
             raise SystemExit(1)
         self.stdout.write("No problems.")
+
+
+def _line(each: Listed) -> str:
+    """An instance in a list, as text."""
+    row = each.instance
+    parts = [f"{row.pk}  {row.definition_key}", clean(row.business_key), row.state, absolute(row.start_time)]
+    parts += [f"at {', '.join(each.waits_at)}"] if each.waits_at else []
+    parts += [f"incidents: {each.incidents}"] if each.incidents else []
+    return "  ".join(part for part in parts if part)
