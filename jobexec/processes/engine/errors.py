@@ -27,10 +27,10 @@ def throw_error(moves: Moves, token: Token, error: BpmnError, during: Do = Do.BE
         _leave_behind(moves, token)
         _catch(moves, *found, code=error.code, text=error.message, variables=error.variables)
     elif _is_not_tried_again(moves, token, during):
-        raise UncaughtError(token.element, f"Nothing catches the error {error}.")
+        raise UncaughtError(token.element, error.uncaught)
     else:
         token.data = {**token.data, "again": _again(moves, token, during).name}
-        moves.report(token, "unhandledError", f"Nothing catches the error {error}.")
+        moves.report(token, "unhandledError", error.uncaught)
 
 
 def _is_not_tried_again(moves: Moves, token: Token, during: Do) -> bool:

@@ -13,6 +13,11 @@ class BpmnError(Exception):
         self.code, self.message, self.variables = code, message, dict(variables or {})
         super().__init__(f"{code}: {message}" if message else code)
 
+    @property
+    def uncaught(self) -> str:
+        """A sentence for who hears of it if no event catches it."""
+        return f"Nothing catches the error {str(self).removesuffix('.')}."
+
 
 class StepError(Exception):
     """The step cannot be made; none of it has happened. ``element`` is where it stopped."""

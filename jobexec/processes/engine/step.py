@@ -88,8 +88,7 @@ class Steps:
             yield
         except BpmnError as error:
             root = next(row for row in self._rows.instances_at_hand if row.parent is None)
-            message = f"Nothing catches the error {error}."
-            raise UncaughtError(self._moves.process(root).key, message) from error
+            raise UncaughtError(self._moves.process(root).key, error.uncaught) from error
 
 
 def _run(moves: Moves) -> None:
