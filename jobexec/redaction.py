@@ -126,6 +126,10 @@ def redact_results(rows: Iterable[TaskResult], using: str) -> Iterator[tuple[Tas
             yield row, hide(unseal_result(row.return_value, row.pk), found.get(row.handler_type, ()))
 
 
+#: The columns of a job that say where in a process it belongs.
+PLACE = ("process_definition_key", "failed_activity_id", "job_definition_id")
+
+
 def with_short_arguments(rows: QuerySet[Any]) -> QuerySet[Any]:
     """The rows with what :func:`calls_of` needs in place of their arguments, which may be a megabyte each."""
     found: QuerySet[Any] = rows.annotate(short_arguments=short_configuration(LONGEST_CALL))
@@ -136,9 +140,14 @@ def calls_of(rows: Sequence[Any], using: str) -> Iterator[tuple[Any, str]]:
     """Each row with its call as text, without sensitive values: ``charge_card(order_id=17)``.
 
     For jobs and task results of :func:`with_short_arguments`. Without their arguments if these are encrypted or long.
-    At most two statements, and none if all handlers are known here.
+    A handler may have something else to show. At most two statements, and none if all handlers are known here.
     """
+    names = {row.handler_type for row in rows if isinstance(row, AbstractJob)}
+    instead = {name: shown for name in names if (shown := getattr(find_handler(name), "shown_call", None))}
     for row, arguments in arguments_of(rows, using):
+        if row.handler_type in instead and (text := instead[row.handler_type](row)):
+            yield row, text
+            continue
         name = row.handler_type.rpartition(".")[2] or row.handler_type
         yield row, f"{name}({arguments})" if isinstance(arguments, str) else call(name, arguments)
 
@@ -194,7 +203,7 @@ def calls_among(parts: Iterable[QuerySet[Any]], using: str) -> dict[UUID, str]:
     """The calls of these rows of job tables, by their ids: one statement for each table, and those of ``calls_of``."""
     found: dict[UUID, str] = {}
     for rows in parts:
-        wanted = with_short_arguments(rows.only("pk", "handler_type", "job_key"))
+        wanted = with_short_arguments(rows.only("pk", "handler_type", "job_key", *PLACE))
         found |= {row.pk: text for row, text in calls_of(list(wanted), using)}
     return found
 

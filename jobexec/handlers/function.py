@@ -63,6 +63,9 @@ class JobFunction(Generic[P, R]):
     begin_group: BeginGroup | None = None
     #: Called with the context and the arguments when an atomic run has ended after its timeout, and is rolled back.
     after_timeout: Callable[[JobContext, Any], None] | None = None
+    #: What is shown in place of the call of a job, if its arguments mean nothing to people; '' for the call after all.
+    #: Reads the columns of :data:`jobexec.redaction.PLACE` alone.
+    shown_call: Callable[[Any], str] | None = None
 
     def __init__(
         self,

@@ -23,6 +23,7 @@ from .handlers.stepping import proceed, proceed_beside, proceed_or_fail
 from .handlers.steps import is_last, take_timeout
 from .handlers.together import StepGroup, begin_steps
 from .operations.many import cancel_page
+from .store.columns import place_of
 from .store.incidents import RETRY
 from .store.items import gathered
 from .store.jobs import CONTINUE, GATHERED, NOT_GATHERED, RECEIVE, THREW, TIMER, WORKED
@@ -206,3 +207,10 @@ def deliver_event(
         if context.work.process_instance_id:
             raise
         _hold(context, error)
+
+
+for each in (
+    *(continue_token, fire_timer, take_work, take_error, take_items, fail_items),
+    *(retry_token, start_by_timer, receive_message, deliver_event),
+):
+    each.shown_call = place_of  # their arguments are ids

@@ -33,7 +33,7 @@ from jobexec.models import (
 from jobexec.operations.rows.external_exclusive import owner_of
 from jobexec.operations.why.explain import why
 from jobexec.operations.why.facts import Reason
-from jobexec.redaction import calls_of, with_short_arguments
+from jobexec.redaction import PLACE, calls_of, with_short_arguments
 
 from ..common import display
 from ..common.base import TableAdmin
@@ -48,6 +48,7 @@ _IN_INSTANCES: tuple[type[Model], ...] = (*JOB_TABLES, JobLog)
 _COLUMNS = (
     *("pk", "handler_type", "job_key", "lock_owner", "lock_expiration_time", "attempts"),
     *("cancel_requested", "suspend_requested", "due_date", "exception_message"),
+    *PLACE,
 )
 
 

@@ -39,6 +39,7 @@ from ..models import ActivityInstance, Execution, InstanceState, UserTask, Varia
 from ..models.instance import RUNNING
 from ..operations.query import InstanceView, Value
 from ..operations.why import shortened, why
+from ..store.columns import element_of
 from .activities import ROWS, activities
 from .common import ProcessTableAdmin, element_shown, named, state_badge
 
@@ -161,7 +162,7 @@ class InstancePage:
         return [
             {
                 "link": display.job_link(job.pk, self._site),
-                "element": element_shown(self._process, job.failed_activity_id or _element_of(job.job_definition_id)),
+                "element": element_shown(self._process, job.failed_activity_id or element_of(job.job_definition_id)),
                 "badge": job_badge(job),
                 "handler": display.handler(job.handler_type),
                 "due": display.relative(job.due_date, self._now),
@@ -256,7 +257,7 @@ class InstancePage:
                 "link": display.job_link(row.job_id, self._site),
                 "time": display.absolute(row.timestamp),
                 "badge": log_badge(row),
-                "element": element_shown(self._process, _element_of(row.job_definition_id)),
+                "element": element_shown(self._process, element_of(row.job_definition_id)),
                 "attempt": row.attempt,
                 "ran": display.duration(row.duration),
                 "message": display.shortened(row.exception_message),
@@ -272,8 +273,3 @@ class InstancePage:
         if self._table(AuditLog) is None:
             return ""
         return f"{self._page.list_url(AuditLog)}?{urlencode({'q': str(self._view.instance.pk)})}"
-
-
-def _element_of(job_definition: str) -> str:
-    """The element in the id of a job definition."""
-    return job_definition.rsplit("#", 2)[1] if job_definition.count("#") >= 2 else ""

@@ -37,6 +37,7 @@ from ..engine.environment import HandlerCall
 from ..engine.exceptions import BpmnError
 from ..engine.inputs import ErrorThrown, JobDone, JobFailed
 from ..store import definitions, load
+from ..store.columns import place_of
 from ..store.items import is_awaited, keep_item
 from ..store.jobs import CONTINUE, ITEM, PLANNED, STEP, discard_job
 from . import results
@@ -61,6 +62,7 @@ class StepFunction:
         self.function = function
         self.name = f"{STEP}{function.name}"
         self.aliases = tuple(f"{STEP}{alias}" for alias in function.aliases)
+        self.shown_call = function.shown_call
 
     def __repr__(self) -> str:
         return f"<step {self.function.name}>"
@@ -371,7 +373,9 @@ def _service_step(name: str, task: Callable[..., Any]) -> JobFunction[..., Any]:
         call = await sync_to_async(_call_of)(context, root, token, arguments)
         return None if call is None else _Outcome(await run_coroutine(task, call), call.changed)
 
-    return JobFunction(run_async if iscoroutinefunction(task) else run, name, (), True, {})
+    made: JobFunction[..., Any] = JobFunction(run_async if iscoroutinefunction(task) else run, name, (), True, {})
+    made.shown_call = place_of
+    return made
 
 
 def _call_of(context: JobContext, root: str, token: str, arguments: Any) -> HandlerCall | None:

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from jobexec.exceptions import InvalidRetryPlan
+from jobexec.models import AbstractJob
 from jobexec.retry import RetryPlan
 
 from ..engine.exceptions import StepError
@@ -19,6 +20,17 @@ INNER, MESSAGE = "inner", "message"
 def job_definition_id(key: str, element: str, kind: str) -> str:
     """The id of the job definition of an element; ``kind`` says which of its jobs."""
     return f"{key}#{element}#{kind}"[:255]
+
+
+def element_of(job_definition: str) -> str:
+    """The element in the id of a job definition."""
+    return job_definition.rsplit("#", 2)[1] if job_definition.count("#") >= 2 else ""
+
+
+def place_of(job: AbstractJob) -> str:
+    """The process and the element to which a job belongs: ``order: ship``. '' if it belongs to no element."""
+    element = job.failed_activity_id or element_of(job.job_definition_id)
+    return f"{job.process_definition_key}: {element}" if element else ""
 
 
 def key_of(definition: str) -> str:
