@@ -59,6 +59,7 @@ from jobexec.processes.operations.why import why
 from jobexec.processes.signals import incident_opened
 from jobexec.processes.store import definitions
 from jobexec.processes.store import jobs as job_rows
+from jobexec.redaction import load_calls
 from jobexec.retry import RetryPlan
 from jobexec.signals import job_failed
 from jobexec.testing import ManualExecutor, controlled_clock
@@ -1058,6 +1059,29 @@ def test_a_step_that_runs_when_its_flow_is_cancelled_is_asked_to_stop(alias, run
     assert not Job.objects.using(alias).exists()
 
 
+def test_a_message_that_did_not_come_in_time_is_told_in_a_sentence(alias, run_jobs):
+    flow = Flow("late")
+    flow.wait("approved", "1", timeout="PT1H")
+    started(alias, flow)
+    with controlled_clock() as time:
+        time.advance(timedelta(hours=2))
+        run_jobs()
+    told = "Nothing catches the error TIMEOUT: No message approved arrived in time."
+    assert Incident.objects.using(alias).get().message.endswith(told)
+
+
+@pytest.mark.parametrize("function", [note_inside, refuse_inside], ids=["waits", "dead letter"])
+def test_the_job_of_a_step_in_a_transaction_is_shown_by_its_element(alias, run_jobs, function):
+    flow = Flow("order")
+    flow.step(function, "a", name="ship")
+    started(alias, flow)
+    if function is refuse_inside:
+        run_jobs()
+    table = DeadLetterJob if function is refuse_inside else Job
+    (job,) = table.objects.using(alias)
+    assert load_calls([job], alias) == {job.pk: "order: ship"}
+
+
 @pytest.fixture
 def long_from_20(monkeypatch):
     """Lists of more than 20 items are long, and their jobs are made in pages of 10."""
@@ -1128,9 +1152,12 @@ def test_a_long_list_waits_for_its_batch(alias):
     flow.map(note, "item", item, over=list(range(25)))
     instance = started(alias, flow)
     process = definitions.process(alias, instance.definition_id)
-    (reason,) = why(view_of(alias, instance.pk), process, clock.now(alias))
+    view = view_of(alias, instance.pk)
+    reason, items = why(view, process, clock.now(alias))
     assert (reason.code, reason.details["batch"]) == ("waits", str(Batch.objects.using(alias).get().pk))
     assert "note has been waiting since" in reason.text
+    assert (items.code, items.text) == ("items", "note, the items of its list: 0 done, 25 left, 0 failed.")
+    assert view.jobs == [], "the items are counted"
 
 
 @job(name="tests.flows.count_to")
@@ -1177,8 +1204,11 @@ def test_a_long_list_waits_for_items_that_failed(alias, run_jobs):
         assert state(alias, instance) == "active"
         dead = DeadLetterJob.objects.using(alias).get()
         process = definitions.process(alias, instance.definition_id)
-        (reason,) = why(view_of(alias, instance.pk), process, clock.now(alias))
+        view = view_of(alias, instance.pk)
+        reason, items = why(view, process, clock.now(alias))
         assert (reason.code, reason.details["job"]) == ("dead_letter", str(dead.pk))
+        assert items.text == "odd, the items of its list: 24 done, 0 left, 1 failed."
+        assert (view.jobs, view.values) == ([dead], []), "the results that are kept are counted"
         requeue(dead)
 
     instance = run_items(run_jobs, lambda: long_list(alias), repair)
@@ -1290,7 +1320,7 @@ class TestResultsOfALongListThatCannotBeKept:
         assert (dead.attempts, dead.process_definition_key, incident.failed_activity_id) == (1, "map", "tell")
         assert "its result cannot be kept: tell: expected at most 200 bytes" in incident.message
         process = definitions.process(alias, instance.definition_id)
-        (reason,) = why(view_of(alias, instance.pk), process, clock.now(alias))
+        reason, _ = why(view_of(alias, instance.pk), process, clock.now(alias))
         assert (reason.code, reason.details["job"]) == ("dead_letter", str(dead.pk))
         settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {}}
         assert set_retries(instance, element="tell") == 1

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from jobexec.models import JOB_TABLES, AbstractJob, Incident, IncidentState, Suspension
+from jobexec.models import JOB_TABLES, AbstractJob, DeadLetterJob, Incident, IncidentState, Suspension
 
 from ..engine.rows import NOT_WAITING
 from ..models import (
@@ -22,6 +22,7 @@ from ..models import (
 )
 from ..models.instance import RUNNING
 from ..store.definitions import CALLS
+from ..store.items import MARK
 from ..store.suspensions import suspension_of
 
 #: Rows of each table that a view has; an instance may have any number.
@@ -36,9 +37,20 @@ class Value(NamedTuple):
     element: str = ""
 
 
+class Items(NamedTuple):
+    """How far the jobs for the items of a long list are: the numbers of their results, and of what is left to do."""
+
+    done: int
+    left: int
+    failed: int
+
+
 @dataclass(frozen=True)
 class InstanceView:
-    """An instance with the first MOST_ROWS of its rows in each table, each list in the order of time."""
+    """An instance with the first MOST_ROWS of its rows in each table, each list in the order of time.
+
+    Of the items of long lists there are only the dead letters; ``items`` has their numbers.
+    """
 
     instance: ProcessInstance
     definition: ProcessDefinition | None
@@ -53,6 +65,8 @@ class InstanceView:
     """One that covers the instance, if it runs."""
     cut: tuple[str, ...] = ()
     """The tables that have more rows of it."""
+    items: Mapping[UUID, Items] = field(default_factory=dict)
+    """By the executions that wait for long lists."""
 
     @property
     def waits_at(self) -> list[str]:
@@ -123,11 +137,18 @@ def view_of(using: str, id: UUID) -> InstanceView:
         return found[:MOST_ROWS]
 
     def of_instance(model: Any) -> Any:
-        return first(model.objects.using(using).filter(root_id=instance.root_id, instance_id=id).order_by("pk"))
+        return model.objects.using(using).filter(root_id=instance.root_id, instance_id=id).order_by("pk")
 
+    executions, variables = first(of_instance(Execution)), of_instance(Variable)
+    batches = {row.job_id: row.pk for row in executions if row.data.get("batch") and row.job_id is not None}
     jobs: list[AbstractJob] = []
     for table in JOB_TABLES:
-        jobs += first(table._base_manager.using(using).filter(process_instance_id=str(id)).order_by("pk"))
+        found = table._base_manager.using(using).filter(process_instance_id=str(id)).order_by("pk")
+        if batches and table is not DeadLetterJob:
+            found = found.exclude(batch_id__in=batches)
+        jobs += first(found)
+    if batches:
+        variables = variables.exclude(scope_id__in=batches.values(), name__startswith=MARK)
     suspension = None
     if instance.state in RUNNING:
         suspension = suspension_of(using, id, instance.definition_id, instance.tenant_id)
@@ -135,14 +156,23 @@ def view_of(using: str, id: UUID) -> InstanceView:
         instance=instance,
         suspension=suspension,
         definition=ProcessDefinition.objects.using(using).filter(pk=instance.definition_id).first(),
-        executions=of_instance(Execution),
-        variables=of_instance(Variable),
-        subscriptions=of_instance(EventSubscription),
-        tasks=of_instance(UserTask),
+        executions=executions,
+        variables=first(variables),
+        subscriptions=first(of_instance(EventSubscription)),
+        tasks=first(of_instance(UserTask)),
         jobs=jobs,
         activities=first(ActivityInstance.objects.using(using).filter(instance_id=id).order_by("start_time", "pk")),
         called=first(
             ProcessInstance.objects.using(using).filter(root_id=instance.root_id).exclude(pk=id).order_by("start_time")
         ),
         cut=tuple(cut),
+        items={token: _items(using, token, batch) for batch, token in batches.items()},
     )
+
+
+def _items(using: str, token: UUID, batch: UUID) -> Items:
+    which = {"batch_id": batch, "execution_id": str(token)}
+    counts = {table: table._base_manager.using(using).filter(**which).count() for table in JOB_TABLES}
+    failed = counts.pop(DeadLetterJob)
+    done = Variable.objects.using(using).filter(scope_id=token, name__startswith=MARK).count()
+    return Items(done, sum(counts.values()), failed)

@@ -121,6 +121,7 @@ class _Explanation:
                     continue  # all that have arrived wait for the same
                 joins.add((execution.parent_id, execution.element_id))
             yield from self._at(execution)
+            yield from self._items(execution)
         yield from self._events(self.view.instance.pk, "")
 
     def _at(self, execution: Execution) -> Iterator[Reason]:
@@ -191,6 +192,13 @@ class _Explanation:
             return self._incident(execution, job)
         code, text, values = _told_of(job, self.now)
         return self._reason(code, text, execution, job, job=job.pk, **values)
+
+    def _items(self, execution: Execution) -> Iterator[Reason]:
+        """How far a long list is."""
+        items = self.view.items.get(execution.pk)
+        if items is not None:
+            text = _("%(element)s, the items of its list: %(done)d done, %(left)d left, %(failed)d failed.")
+            yield self._reason("items", text, execution, batch=execution.job_id, **items._asdict())
 
     def _join(self, execution: Execution) -> Reason:
         missing = ", ".join(self._name(id) for id in self._missing(execution))

@@ -17,7 +17,7 @@ from ..engine.tokens import Tokens
 from ..models import Execution, Variable
 
 #: What precedes the id of a job in the name of such a variable; no expression can name it.
-_MARK = "#"
+MARK = "#"
 
 
 def keep_item(using: str, root: UUID, token: UUID, job: UUID, batch: UUID, result: Any) -> bool:
@@ -29,7 +29,7 @@ def keep_item(using: str, root: UUID, token: UUID, job: UUID, batch: UUID, resul
     with atomic(using):
         if not is_awaited(using, token, batch):
             return False
-        name = f"{_MARK}{job.hex}"
+        name = f"{MARK}{job.hex}"
         row = Variable(root_id=root, instance_id=root, scope_id=token, name=name, value=result)
         Variable.objects.using(using).bulk_create([row], ignore_conflicts=True)
     return True
@@ -55,7 +55,7 @@ def discard_items(using: str, tokens: Collection[UUID]) -> None:
     """
     for token in sorted(tokens):
         list(lock_rows(Execution.objects.using(using).filter(pk=token)).values_list("pk"))
-    delete_rows(Variable.objects.using(using).filter(scope_id__in=tokens, name__startswith=_MARK))
+    delete_rows(Variable.objects.using(using).filter(scope_id__in=tokens, name__startswith=MARK))
 
 
 def gathered(tokens: Tokens, token: UUID, batch: UUID) -> JobDone | None:
@@ -67,5 +67,5 @@ def gathered(tokens: Tokens, token: UUID, batch: UUID) -> JobDone | None:
     if found is None or found.job != batch:
         return None
     variables = tokens.variables.get(token, {})
-    kept = {name: variables.pop(name) for name in sorted(variables) if name.startswith(_MARK)}
+    kept = {name: variables.pop(name) for name in sorted(variables) if name.startswith(MARK)}
     return JobDone(token, batch, list(kept.values()))

@@ -34,6 +34,8 @@ from jobexec.sensitive import HIDDEN, hide, is_sensitive
 
 from .. import changes
 
+_JOBS_SHOWN = 50
+
 
 class Command(BaseCommand):
     help = "Deploy BPMN files; list, start, show, change and check process instances."
@@ -164,9 +166,11 @@ class Command(BaseCommand):
             self.stdout.write(f"  at {execution.element_id}: {execution.state}")
         for task in view.tasks:
             self.stdout.write(f"  task {clean(task.name or task.element_id)}: {clean(task.assignee or 'unassigned')}")
-        for job in view.jobs:
+        for job in view.jobs[:_JOBS_SHOWN]:
             message = clean(job.exception_message)
             self.stdout.write(f"  job {job.pk} at {job.failed_activity_id}: {job._meta.verbose_name} {message}")
+        if len(view.jobs) > _JOBS_SHOWN:
+            self.stdout.write(f"  and {len(view.jobs) - _JOBS_SHOWN} more jobs")
         for name, value, element in view.values:
             where = f" (at {element})" if element else ""
             value = HIDDEN if is_sensitive(name) else hide(value)
