@@ -1368,6 +1368,22 @@ def test_what_follows_a_long_list_is_not_the_end_of_what_its_token_waits_for_lat
 
 
 @pytest.mark.usefixtures("long_from_20")
+def test_an_item_that_runs_when_its_list_is_cancelled_is_asked_to_stop_and_leaves_no_dead_letter(alias):
+    flow = Flow("map")
+    flow.map(broke.using(retries="R1/PT0S"), over=list(range(25)))
+    instance, executor = started(alias, flow), ManualExecutor(alias, reraise=False)
+    (held, *_) = acquired = executor.acquire(1)
+    cancel(instance)
+    assert list(Job.objects.using(alias).exclude(execution_id="").values_list("pk", "cancel_requested")) == [
+        (held.id, True)
+    ]
+    results = []
+    executor.run_acquired(acquired, results)
+    assert [each.outcome for each in results] == ["cancelled"]
+    assert not DeadLetterJob.objects.using(alias).exists()
+
+
+@pytest.mark.usefixtures("long_from_20")
 def test_a_long_list_is_cancelled(alias, run_jobs):
     def begin():
         instance = long_list(alias)

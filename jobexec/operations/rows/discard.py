@@ -47,15 +47,16 @@ def discard_jobs(
                 _discard(using, table, condition)
 
 
-def stop_jobs(using: str, ids: Sequence[UUID]) -> None:
-    """Ask jobs that nodes hold, and the children of batches, to stop, as by ``cancel``: nobody needs their outcome.
+def stop_jobs(using: str, ids: Sequence[UUID], batches: Sequence[UUID] = ()) -> None:
+    """Ask jobs that nodes hold, and children of batches, to stop, as by ``cancel``: nobody needs their outcome.
 
     One that another transaction holds is left out: its run is just ending. Never waits for a lock.
     """
-    held = Job._base_manager.using(using).filter(Q(pk__in=ids) | Q(batch_id__in=ids), lock_owner__isnull=False)
+    held = Job._base_manager.using(using).filter(lock_owner__isnull=False).order_by("pk")
     with atomic(using):
-        if found := list(lock_rows(held.order_by("pk"), skip_locked=True, no_key=True)):
-            ask_to_stop(using, found)
+        for condition in (Q(pk__in=ids), Q(batch_id__in=batches)) if batches else (Q(pk__in=ids),):
+            if found := list(lock_rows(held.filter(condition), skip_locked=True, no_key=True)):
+                ask_to_stop(using, found)
 
 
 def ask_to_stop(using: str, rows: Sequence[AbstractJob]) -> None:

@@ -217,7 +217,7 @@ class JobWriter:
         owners += [(str(row.id), None) for row in changes.changed_instances if self._had_events(row)]
         discard_jobs(self.using, instances, owners, changes.cancelled_jobs)
         if changes.cancelled_jobs:
-            stop_jobs(self.using, changes.cancelled_jobs)
+            stop_jobs(self.using, changes.cancelled_jobs, changes.cancelled_jobs if changes.left_batches else ())
 
     def _had_events(self, row: rows.Instance) -> bool:
         """Whether an instance has ended whose process has event sub-processes, which wait for timers and messages."""

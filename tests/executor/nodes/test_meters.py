@@ -142,12 +142,14 @@ class TestInMemory:
             ended(TimerJob, unknown),
             ended(DeadLetterJob, unknown),
             ended(Job, Failure("JobCancelled: x", kind="cancelled")),
+            ended(Job, Failure("ValueError: no", kind="handled"), name="c"),
             ended(None, error, counted=False),
         ]
         found = {key: count for key, count in counted(*runs).items() if key[0] not in TIMES}
         assert found == {
             ("job-failed", "a"): 2,
             ("job-failed", "b"): 1,
+            ("job-failed", "c"): 1,
             ("job-dead-lettered", "a"): 1,
             ("job-dead-lettered", "b"): 1,
         }
