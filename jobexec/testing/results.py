@@ -37,7 +37,7 @@ class JobResult:
     value: Any = None
     exception: BaseException | None = None
     attempt: int = 1
-    #: The table in which the job is now; None if it is done or gone.
+    #: The table in which the job is now; None if it is done or gone, as is a step whose failure has a way of its own.
     became: type[AbstractJob] | None = None
 
     @property
