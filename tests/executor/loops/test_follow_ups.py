@@ -440,7 +440,7 @@ class TestWhatDoesNotStay:
             def ask():
                 with current_job().host.pool._queue.changed:
                     asks.set()
-                    forked.wait(TIMEOUT)
+                    forked.wait(2)  # a thread that waits for the pool may hold a lock that fork() takes, of logging
 
             asking = threading.Thread(target=contextvars.copy_context().run, args=(ask,))
             asking.start()
