@@ -419,7 +419,7 @@ class TestWhatDoesNotStay:
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
     @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
     @pytest.mark.parametrize("instance", ["", "order-1"])
-    def test_of_a_process_that_the_handler_forks(self, alias, node, enqueued, instance):
+    def test_of_a_process_that_the_handler_forks(self, alias, make_executor, enqueued, instance):
         """Its copy of the pool has no threads, and stays locked if another thread was just asking the pool."""
         inherited, exit_codes = [], []
 
@@ -454,7 +454,8 @@ class TestWhatDoesNotStay:
 
         enqueued.do = do
         # Nobody tells this process of a job of another one where the database cannot notify.
-        node(WAIT_TIME=0.1, MAX_WAIT=0.1).run("parent", process_instance_id=instance)
+        executor = make_executor({"WAIT_TIME": 0.1, "MAX_WAIT": 0.1})
+        Node(alias, executor).run("parent", process_instance_id=instance)
         assert (enqueued.seen, exit_codes) == ([0], [0])
 
     def test_what_another_database_is_for(self, alias, node, enqueued):
