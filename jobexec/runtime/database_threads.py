@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from django.db import connections
 
 from jobexec.exceptions import JobExecError
-from jobexec.operations.sql.errors import is_conflict
-from jobexec.operations.sql.session import is_of_connection
+from jobexec.operations.sql.session import leaves_open
 from jobexec.runtime.connections import clean_connections, close_connections, prepare_connections
 from jobexec.runtime.threads import spawn
 
@@ -38,14 +37,15 @@ class OutcomeUnknown(JobExecError):
 def once(verb: Callable[..., T], using: str, *args: Any, **named: Any) -> T:
     """Call a verb that must not happen twice on this database. Raises OutcomeUnknown if it may have happened.
 
-    A database error that it raises itself means that nothing has happened: a conflict, or no connection at the start.
+    Another database error means that nothing has happened: the server has refused a statement, or there was no
+    connection at the start.
     """
     prepare_connections()
     connections[using].ensure_connection()
     try:
         return verb(using, *args, **named)
     except Exception as error:
-        if is_of_connection(error) and not is_conflict(error):
+        if leaves_open(error):
             raise OutcomeUnknown from error
         raise
 

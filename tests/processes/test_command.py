@@ -115,7 +115,7 @@ def test_instances_are_named_by_their_business_key(command, file):
     assert "approval A1 active" in command("show", "A1")
     assert command("retry", "A1") == "0 dead letters were requeued.\n"
     assert "approval abcdef active" in command("show", "abcdef"), "also one that looks like the beginning of an id"
-    with pytest.raises(CommandError, match="Several instances have the business key A2; enter the id") as raised:
+    with pytest.raises(CommandError, match="Several instances have the business key A2, or an id that") as raised:
         command("cancel", "A2")
     assert all(id in str(raised.value) for id in ids[1:3])
     assert command("cancel", ids[1]) == "Cancelled.\n"
@@ -123,6 +123,12 @@ def test_instances_are_named_by_their_business_key(command, file):
     assert command("cancel", "A1") == "Cancelled.\n"
     assert "approval A1 cancelled" in command("show", "A1"), "the only one that has ended"
     assert command("restart", "A1").split()[1] == "active"
+    key = "9d5ed678-fe57-bcca-610b-06aa5aa65e2d"
+    command("start", "approval", "--business-key", key)
+    assert f"approval {key} active" in command("show", key), "an id that no instance has"
+    command("start", "approval", "--business-key", ids[0][:13])
+    with pytest.raises(CommandError, match="or an id that begins so"):
+        command("show", ids[0][:13])
 
 
 def test_a_flow_is_not_started_by_its_name(alias, command):

@@ -1,5 +1,6 @@
 """Flows from their description to their end."""
 
+import json
 import re
 from datetime import date, timedelta
 from decimal import Decimal
@@ -32,6 +33,7 @@ from jobexec.models import (
     SuspendedJob,
     TimerJob,
 )
+from jobexec.operations import cancel as cancel_job
 from jobexec.operations import hold_resource, release_resource, requeue
 from jobexec.operations.enqueue.stored_calls import create_stored
 from jobexec.operations.settle.fail import fail_jobs
@@ -61,7 +63,7 @@ from jobexec.processes.store import definitions
 from jobexec.processes.store import jobs as job_rows
 from jobexec.redaction import load_calls
 from jobexec.retry import RetryPlan
-from jobexec.signals import job_failed
+from jobexec.signals import job_cancelled, job_failed
 from jobexec.testing import ManualExecutor, controlled_clock
 from tests.support.threads import finish
 from tests.support.threads import start as beside
@@ -239,6 +241,34 @@ def test_a_failure_that_has_a_way_is_recorded_and_needs_no_operator(alias, caplo
         assert not table.objects.using(alias).exists()
 
 
+@job(name="tests.flows.broke_cancelled", retries="R1/PT0S")
+def broke_cancelled(context):
+    cancel_job(context.id, using=context.using)
+    raise ValueError("no money")
+
+
+def test_a_step_that_is_cancelled_while_it_fails_is_told_of_as_cancelled(alias):
+    flow = Flow("broke")
+    flow.step(note, "sorry", after=flow.step(broke_cancelled, name="charge").failed)
+    instance, told = started(alias, flow), []
+
+    def hear(signal, **values):
+        told.append("failed" if signal is job_failed else "cancelled")
+
+    for each in (job_failed, job_cancelled):
+        each.connect(hear)
+    try:
+        ManualExecutor(alias, reraise=False).run_until_empty()
+    finally:
+        for each in (job_failed, job_cancelled):
+            each.disconnect(hear)
+    logged = JobLog.objects.using(alias).filter(
+        process_instance_id=str(instance.pk), handler_type__contains="cancelled"
+    )
+    assert (told, [row.state for row in logged]) == (["cancelled"], ["cancelled"])
+    assert (CALLS, state(alias, instance)) == (["sorry"], "completed")
+
+
 def test_a_join_does_not_go_on_without_a_step_that_failed(alias, run_jobs):
     flow = Flow("join")
     packed, charged = flow.step(note, "pack"), flow.step(refuse, "charge")
@@ -262,6 +292,33 @@ def test_a_join_goes_on_if_the_step_does_not_fail_that_has_a_way_for_failures(al
     instance = started(alias, flow)
     run_jobs()
     assert (sorted(CALLS), state(alias, instance)) == (["charge", "pack", "ship"], "completed")
+
+
+@pytest.mark.gate
+def test_a_join_after_very_many_steps_with_ways_for_failures(db):
+    flow = Flow("join")
+    steps = [flow.step(note, number, name=f"import_{number}_{'x' * 40}") for number in range(200)]
+    flow.step(note, "alert", after=[each.failed for each in steps])
+    joined = flow.step(note, "report", after=steps)
+    for _ in range(3):
+        joined = flow.step(note, "more", after=[joined, *steps[:2]])
+    process, _ = compiling.compiled(flow)
+    assert len(json.dumps(definition.to_json(process))) < 2_000 * len(steps)
+    instance = started("default", flow)
+    ManualExecutor("default").run_until_empty()
+    assert (state("default", instance), CALLS[-4:]) == ("completed", ["report", "more", "more", "more"])
+
+
+def test_a_flow_that_is_restarted_has_not_failed_again(alias, run_jobs):
+    flow = Flow("join")
+    packed, charged = flow.step(note, "pack"), flow.step(refuse, "charge", name="charge")
+    flow.step(note, "ship", after=[packed, charged])
+    flow.step(note, "sorry", after=charged.failed)
+    instance = started(alias, flow)
+    run_jobs()
+    view = view_of(alias, instance.pk)
+    assert [each.name for each in view.values if "$" in each.name] == []
+    assert not [name for name in view.instance.final_variables if "$" in name]
 
 
 def test_what_comes_after_a_failure_can_stand_in_for_what_has_failed(alias, run_jobs):
@@ -1214,6 +1271,20 @@ def test_a_long_list_waits_for_items_that_failed(alias, run_jobs):
     instance = run_items(run_jobs, lambda: long_list(alias), repair)
     assert (len(CALLS), CALLS[-1]) == (27, "end")
     assert state(alias, instance) == "completed"
+
+
+@pytest.mark.gate
+@pytest.mark.usefixtures("long_from_20")
+def test_items_whose_results_nobody_reads_are_counted_too(alias, run_jobs):
+    flow = Flow("map")
+    flow.map(odd, over=list(range(25)))
+
+    def look(instance):
+        process = definitions.process(alias, instance.definition_id)
+        (_, items) = why(view_of(alias, instance.pk), process, clock.now(alias))
+        assert items.text == "odd, the items of its list: 24 done, 0 left, 1 failed."
+
+    run_items(run_jobs, lambda: started(alias, flow), look)
 
 
 @pytest.mark.gate

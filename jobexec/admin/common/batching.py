@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 BATCH_ABOVE = 500
 """The maximum number of rows that an action on all rows of a list changes within the request."""
-MOST_DELETED = 10_000
-"""The same, for actions that delete page by page what no batch deletes."""
+MOST_BY_PAGES = 10_000
+"""The same, for actions that no batch can do and that work page by page."""
 
 
 def is_large(request: HttpRequest, queryset: QuerySet[Any]) -> bool:

@@ -20,6 +20,7 @@ from jobexec.models import FailureGroup, Incident, IncidentState, Resource
 from ..common import display, filters, search, text_filters
 from ..common.actions import Action, Outcome, RowAction
 from ..common.base import TableAdmin
+from ..common.batching import MOST_BY_PAGES
 from ..common.forms import AnnotationForm, RetriesForm
 from ..common.incident_columns import incident_badge
 from ..common.job_columns import visible_calls
@@ -54,6 +55,7 @@ class RequeueJob(Action):
     label = gettext_lazy("Requeue its job…")
     form_class = RetriesForm
     name_column = "handler_type"
+    most = MOST_BY_PAGES
     report = ngettext_lazy(
         "%(count)d job requeued with %(retries)d retries.",
         "%(count)d jobs requeued with %(retries)d retries.",

@@ -24,7 +24,7 @@ from jobexec.redaction import redact, redact_results
 
 from ..common import display, filters, search, text_filters
 from ..common.actions import DeletingAction, Outcome
-from ..common.batching import MOST_DELETED
+from ..common.batching import MOST_BY_PAGES
 from ..common.job_columns import CallColumn
 from ..common.tenancy import COLUMN
 from .result_values import attempts_of, status_badge
@@ -48,7 +48,7 @@ class DeleteResults(DeletingAction):
 
     warning = gettext_lazy("Code that asks for these results no longer finds them. Waiting jobs are not affected.")
     name_column = "handler_type"
-    most = MOST_DELETED
+    most = MOST_BY_PAGES
     report = ngettext_lazy("%(count)d task result deleted.", "%(count)d task results deleted.", "count")
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:

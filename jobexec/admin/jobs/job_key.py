@@ -21,7 +21,7 @@ from jobexec.operations.manage.purge import release_keys
 from ..common import display, filters
 from ..common.actions import DeletingAction, Outcome
 from ..common.base import TableAdmin
-from ..common.batching import MOST_DELETED
+from ..common.batching import MOST_BY_PAGES
 
 
 class ReleaseKeys(DeletingAction):
@@ -34,7 +34,7 @@ class ReleaseKeys(DeletingAction):
         "affected."
     )
     name_column = "key"
-    most = MOST_DELETED
+    most = MOST_BY_PAGES
     report = ngettext_lazy("%(count)d key released.", "%(count)d keys released.", "count")
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:

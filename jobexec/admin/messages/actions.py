@@ -14,7 +14,7 @@ from jobexec.exceptions import JobExecError
 from jobexec.operations.manage.purge import delete_messages
 
 from ..common.actions import Action, DeletingAction, Outcome
-from ..common.batching import MOST_DELETED
+from ..common.batching import MOST_BY_PAGES
 from .form import PayloadForm
 
 
@@ -23,7 +23,7 @@ class DeleteMessages(DeletingAction):
 
     warning = gettext_lazy("No further job receives them. Jobs that have received them keep them.")
     name_column = "key"
-    most = MOST_DELETED
+    most = MOST_BY_PAGES
     report = ngettext_lazy("%(count)d message deleted.", "%(count)d messages deleted.", "count")
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:

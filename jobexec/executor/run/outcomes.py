@@ -57,6 +57,8 @@ class Outcome:
     siblings: list[AcquiredJob] | None = None
     #: The table in which its job now is, if the run did not succeed; Job if it was cancelled.
     became: type[AbstractJob] | None = None
+    #: Whether it was cancelled before it had failed.
+    cancelled: bool = False
     #: Its span while it runs, if tracing is enabled.
     span: Any = None
     #: Its handler, if its return value is to be kept, and that value.
@@ -107,8 +109,8 @@ class Outcome:
 
     @property
     def handled(self) -> bool:
-        """Whether it is a failure that something else has taken care of."""
-        return self.failure is not None and self.failure.kind == "handled"
+        """Whether it is a failure that something else has taken care of, and its job was not cancelled."""
+        return self.failure is not None and self.failure.kind == "handled" and not self.cancelled
 
     @property
     def urgent(self) -> bool:
@@ -192,7 +194,8 @@ def _end_handled(outcome: Outcome, failure: Failure, run: Run) -> bool:
     if row is None:
         return False
     outcome.became = type(row)
-    signal, values = failure_signal(row, failure.error, handled=True)
+    outcome.cancelled = row.cancel_requested
+    signal, values = failure_signal(row, failure.error, handled=outcome.handled)
     announce(signal, using, type(row), **values)
     return True
 
@@ -210,6 +213,7 @@ def _fail(using: str, outcomes: Sequence[Outcome]) -> None:
     for outcome, job in zip(outcomes, moved, strict=True):
         outcome.counted = job is not None
         outcome.became = type(job) if job is not None else None
+        outcome.cancelled = job is not None and job.cancel_requested
     for outcome, job in zip(outcomes, moved, strict=True):
         if job is not None and outcome.failure:
             signal, values = failure_signal(job, outcome.failure.error, handled=outcome.handled)

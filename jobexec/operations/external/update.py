@@ -113,9 +113,8 @@ def unlock_external_job(using: str, key: int, *, worker: str | None = None, call
     """Take a job from its worker, so that others may fetch it immediately (Camunda 7: unlock).
 
     It costs no retry, and a job that was leased is for all workers again. A job that no worker has fetched is left
-    unchanged. A pending suspension or cancellation takes
-    effect now. Raises the errors of :func:`~jobexec.operations.external.settle.complete_external_job`; no lease is
-    required.
+    unchanged. A pending suspension or cancellation takes effect now. Raises the errors of
+    :func:`~jobexec.operations.external.settle.complete_external_job`; no lease is required.
     """
 
     def verb() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 
 from .dialect import dialect_of
+from .errors import is_conflict
 
 #: The maximum number of chained errors that are checked.
 _CHAIN = 20
@@ -51,6 +52,14 @@ def is_lost(error: BaseException) -> bool:
 def is_of_connection(error: BaseException) -> bool:
     """Whether an error may come from an unavailable database, and not from the statement."""
     return isinstance(error, OperationalError | InterfaceError) or is_lost(error)
+
+
+def leaves_open(error: BaseException) -> bool:
+    """Whether it is unknown after an error if a commit went through: no server has refused a statement."""
+    if not isinstance(error, OperationalError | InterfaceError) or is_lost(error):
+        return is_lost(error)
+    is_told = getattr(error.__cause__, "sqlstate", None) is not None or isinstance(next(iter(error.args), None), int)
+    return not (is_told or is_conflict(error))
 
 
 def _says_lost(error: BaseException) -> bool:

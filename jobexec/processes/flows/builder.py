@@ -221,8 +221,8 @@ class Flow:
         """Add a step that calls a function for each item of the list ``over``, in parallel. Its result is a list.
 
         Without other arguments, the function gets the item. Otherwise, put :data:`item` in the arguments where you want
-        the item, and :data:`index` where you want its number. If no other step uses the
-        result, it is not stored. ``collect`` stores it in any case, as a variable of the ended instance.
+        the item, and :data:`index` where you want its number. If no other step uses the result, it is not stored.
+        ``collect`` stores it in any case, as a variable of the ended instance.
         """
         if not isinstance(over, Term | list | tuple):
             raise _problem("map", f"over: expected a list or the result of a step, got {over!r}.")

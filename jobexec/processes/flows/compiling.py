@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial, reduce
-from operator import and_
+from functools import partial
 from typing import Any
 
 from ..definition import (
@@ -27,7 +26,7 @@ from ..definition import (
     Work,
     validate,
 )
-from ..store.definitions import CALLS, FLOW
+from ..store.definitions import CALLS, FLOW, MISSED
 from . import builder
 from .builder import Choice, Edge, Element, Step, Wait
 from .durations import duration
@@ -70,11 +69,13 @@ class _Shape:
         self.values: dict[str, list[Any]] = {}
         self._uses = Counter(edge for each in flow.elements for edge in each.after)
         self._read = {id for each in flow.elements for term in each.sources() for id in term.sources}
-        self._has_misses = any(edge.way in _MISSES for edge in self._uses)
         #: What has happened to elements before a join if it is not to be left, by the id of the element behind it.
-        joins = [each for each in flow.elements if len(each.after) > 1 and self._has_misses]
-        self._misses = {each.id: self._misses_of(each) for each in joins}
-        self._told = frozenset(edge for edges in self._misses.values() for edge in edges)
+        self._misses = self._misses_of(flow)
+        #: The joins that are not to be left once a way was taken.
+        self._stops: dict[Edge, list[str]] = {}
+        for id, edges in self._misses.items():
+            for edge in edges:
+                self._stops.setdefault(edge, []).append(id)
         self._add("start", Kind.START_EVENT)
         known: set[Element] = set()
         for element in flow.elements:
@@ -113,30 +114,35 @@ class _Shape:
 
     def _condition(self, element: Element) -> Term | None:
         """Of what has failed before a join, no token comes: that is no reason to go on without it."""
-        conditions = [Term(f"(empty {_told(edge)})") for edge in self._misses.get(element.id, ())]
-        if element.condition is not None:
-            conditions.append(element.condition)
-        return reduce(and_, conditions) if conditions else None
+        if element.id not in self._misses:
+            return element.condition
+        none = Term(f"(empty {_missed(element.id)})")
+        return none if element.condition is None else none & element.condition
 
-    def _misses_of(self, element: Element) -> list[Edge]:
-        """The failures, and timeouts, without which all that an element comes after could be over.
+    def _misses_of(self, flow: builder.Flow) -> dict[str, set[Edge]]:
+        """The failures, and timeouts, without which all that a join comes after could be over.
 
         Not those that have a way to it, as what comes after a failure may do what has failed in another way.
         """
-        found: dict[Edge, None] = {}
-        ways: set[Edge] = set()
-        seen: set[Element] = set()
-        waiting = [element]
-        while waiting:
-            for edge in waiting.pop().after:
+        joins: dict[str, set[Edge]] = {}
+        if not any(edge.way in _MISSES for edge in self._uses):
+            return joins
+        before: dict[Element, tuple[set[Edge], set[Edge]]] = {}
+        for element in flow.elements:
+            found: set[Edge] = set()
+            ways: set[Edge] = set()
+            for edge in element.after:
+                known = before.get(edge.element, ((), ()))
+                found.update(known[0])
+                ways.update(known[1])
                 if edge.way in _MISSES:
                     ways.add(edge)
                 elif edge.way == "done":
-                    found |= dict.fromkeys(each for way in _MISSES if self._uses[each := Edge(edge.element, way)])
-                if edge.element not in seen:
-                    seen.add(edge.element)
-                    waiting.append(edge.element)
-        return sorted((edge for edge in found if edge not in ways), key=_told)
+                    found.update(each for way in _MISSES if self._uses[each := Edge(edge.element, way)])
+            before[element] = found, ways
+            if len(element.after) > 1 and (missing := found - ways):
+                joins[element.id] = missing
+        return joins
 
     def _decide(self, gateway: str, element: Element, condition: Term) -> None:
         skipped = f"skip.{element.id}"
@@ -250,8 +256,8 @@ class _Shape:
         self.nodes.append(Node(id=id, kind=kind, **more))
 
     def _add_boundary(self, element: Element, way: str, event: Event) -> None:
-        edge = Edge(element, way)
-        outputs = (Mapping(_told(edge), True),) if edge in self._told else ()
+        stops = self._stops.get(Edge(element, way), ())
+        outputs = tuple(Mapping(_missed(join), True) for join in stops)
         self._add(f"{way}.{element.id}", Kind.BOUNDARY_EVENT, attached_to=element.id, event=event, outputs=outputs)
 
     def _connect(self, source: str, target: str, condition: Expression | None = None) -> str:
@@ -294,9 +300,9 @@ _RETURNED = "returned"
 _MISSES = ("failed", "timed_out")
 
 
-def _told(edge: Edge) -> str:
-    """The variable that says that a way was taken. No step, and no variable of a flow, can have its name."""
-    return f"{edge.element.id}${edge.way}"
+def _missed(join: str) -> str:
+    """The variable that keeps a join from going on. No step, and no variable of a flow, can have its name."""
+    return f"{join}{MISSED}"
 
 
 def _check_order(element: Element, known: set[Element]) -> None:

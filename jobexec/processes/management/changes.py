@@ -14,6 +14,7 @@ from jobexec.identifiers import as_id
 from jobexec.management.jobs.arguments.named import LEAST, Beginning, beginning, row_id
 from jobexec.management.jobs.arguments.values import json_object, moment
 from jobexec.management.jobs.output.text import clean
+from jobexec.operations.targets.lookup import beginning_with
 from jobexec.processes.engine.inputs import Change, Command
 from jobexec.processes.models import ProcessDefinition, ProcessInstance
 from jobexec.processes.operations.instances import cancel, set_retries
@@ -192,18 +193,23 @@ def instance_in(options: Options, using: str) -> UUID:
 
     Raises CommandError for a business key, or the beginning of an id, of none or of several.
     """
-    named = options["instance"]
-    if isinstance(named, UUID):
+    named, every = options["instance"], ProcessInstance.objects.using(using)
+    if isinstance(named, UUID) and every.filter(pk=named).exists():
         return named
-    key = named if isinstance(named, str) else named.text
-    rows = ProcessInstance.objects.using(using).filter(business_key=key).order_by("-start_time", "-pk")
+    key = named.text if isinstance(named, Beginning) else str(named)
+    rows = every.filter(business_key=key).order_by("-pk")
     found = list(rows.active()[: _LISTED + 1]) or list(rows[: _LISTED + 1])
+    if found and isinstance(named, Beginning):  # both are meant
+        others = every.exclude(pk__in=[row.pk for row in found])
+        found += beginning_with(others, named.digits, end=named.end).order_by("pk")[:_LISTED]
     if len(found) == 1:
         return found[0].pk
+    if isinstance(named, UUID) and not found:
+        return named
     if found:
         lines = [f"  {row.pk}  {row.definition_key}, {row.state}" for row in found[:_LISTED]]
         more = ["  …"] if len(found) > _LISTED else []
-        told = f"Several instances have the business key {clean(key)}; enter the id of one of them:"
+        told = f"Several instances have the business key {clean(key)}, or an id that begins so; enter one of these ids:"
         raise CommandError("\n".join([told, *lines, *more]), returncode=2)
     if isinstance(named, str):
         expected = f"expected an id, at least the first {LEAST} digits of one, or a business key"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobexec.models import JOB_TABLES, AbstractJob, DeadLetterJob, Incident, IncidentState, Suspension
+from jobexec.operations.batches.of_jobs import figures_of
 
 from ..engine.rows import NOT_WAITING
 from ..models import (
@@ -21,7 +22,7 @@ from ..models import (
     Variable,
 )
 from ..models.instance import RUNNING
-from ..store.definitions import CALLS
+from ..store.definitions import CALLS, MISSED
 from ..store.items import MARK
 from ..store.suspensions import suspension_of
 
@@ -76,11 +77,12 @@ class InstanceView:
     @property
     def values(self) -> list[Value]:
         """Its variables, also after its end, without those that a flow has for itself."""
-        hidden = CALLS if self.definition is not None and self.definition.version is None else None
+        is_flow = self.definition is not None and self.definition.version is None
         elements = {row.pk: row.element_id for row in self.executions}
         found = [Value(row.name, row.value, elements.get(row.scope_id, "")) for row in self.variables]
         found += [Value(name, value) for name, value in (self.instance.final_variables or {}).items()]
-        return sorted((each for each in found if each.name != hidden), key=lambda each: (each.element, each.name))
+        shown = [each for each in found if not is_flow or not (each.name == CALLS or each.name.endswith(MISSED))]
+        return sorted(shown, key=lambda each: (each.element, each.name))
 
 
 @dataclass(frozen=True)
@@ -166,13 +168,10 @@ def view_of(using: str, id: UUID) -> InstanceView:
             ProcessInstance.objects.using(using).filter(root_id=instance.root_id).exclude(pk=id).order_by("start_time")
         ),
         cut=tuple(cut),
-        items={token: _items(using, token, batch) for batch, token in batches.items()},
+        items={token: _items(using, batch) for batch, token in batches.items()},
     )
 
 
-def _items(using: str, token: UUID, batch: UUID) -> Items:
-    which = {"batch_id": batch, "execution_id": str(token)}
-    counts = {table: table._base_manager.using(using).filter(**which).count() for table in JOB_TABLES}
-    failed = counts.pop(DeadLetterJob)
-    done = Variable.objects.using(using).filter(scope_id=token, name__startswith=MARK).count()
-    return Items(done, sum(counts.values()), failed)
+def _items(using: str, batch: UUID) -> Items:
+    figures = figures_of(using, batch)
+    return Items(figures.completed, figures.open, figures.failed)

@@ -21,6 +21,8 @@ from .lock import at_once
 FLOW = "flow"
 #: The variable of a flow with the arguments of its steps that are known when it starts.
 CALLS = "calls"
+#: At the end of the names of variables of a flow that keep a join from going on without what has failed.
+MISSED = "$missed"
 #: Rows whose files say that users do not start them (``isStartableInTasklist``), and how long their history is kept
 #: (``historyTimeToLive``), by the JSON of :func:`to_json`. A text in a file that reads the same has escaped quotes.
 NOT_STARTABLE = Q(model__contains='"startable": false')
@@ -41,6 +43,11 @@ def code_of(using: str, id: str) -> dict[str, str]:
     """
     code = _read(using, id)[1]
     return {"deployment_id": code} if code else {}
+
+
+def is_internal(process: Process, name: str) -> bool:
+    """Whether a variable is what a flow has for itself, and neither a result nor of its caller."""
+    return bool(process.properties.get(FLOW)) and (name == CALLS or name.endswith(MISSED))
 
 
 def needing(using: str, deployments: Collection[str]) -> dict[str, str]:

@@ -30,17 +30,22 @@ def ended(using: str, row: rows.Instance) -> dict[str, Any]:
         "end_time": row.ended_at,
         "end_element": row.end_element or "",
         "delete_reason": row.reason or "",
-        "final_variables": None if row.final_variables is None else _without_secrets(row.final_variables),
+        "final_variables": None if row.final_variables is None else _kept(using, row.definition, row.final_variables),
     }
     if row.ended_at is not None and row.id == row.root:
         columns["removal_time"] = removal_time(using, row.definition, row.ended_at)
     return columns
 
 
-def _without_secrets(variables: dict[str, Any]) -> dict[str, Any]:
-    """What SENSITIVE in PROCESSES names is not kept any longer than the process needs it."""
-    words = get_settings().processes.sensitive
-    return {name: HIDDEN if contains_one_of(name, words) else value for name, value in variables.items()}
+def _kept(using: str, definition: str, variables: dict[str, Any]) -> dict[str, Any]:
+    """What SENSITIVE in PROCESSES names is not kept any longer than the process needs it, nor what a join has needed:
+    a flow that is restarted has not failed again."""
+    words, process = get_settings().processes.sensitive, definitions.process(using, definition)
+    return {
+        name: HIDDEN if contains_one_of(name, words) else value
+        for name, value in variables.items()
+        if name == definitions.CALLS or not definitions.is_internal(process, name)
+    }
 
 
 def removal_time(using: str, definition: str, end: datetime) -> datetime | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from jobexec import clock
 from jobexec.exceptions import InvalidJob
@@ -27,7 +28,7 @@ _SUBSCRIBED = {Trigger.MESSAGE: "message", Trigger.SIGNAL: "signal"}
 
 def arm_starts(using: str, row: ProcessDefinition, process: Process) -> None:
     """Let the start events of a new version wait instead of those of the version before."""
-    _disarm(using, row)
+    waiting = _disarm(using, row, process)
     now = clock.now(using)
     for node in process.start_events(None):
         event = node.event
@@ -40,27 +41,44 @@ def arm_starts(using: str, row: ProcessDefinition, process: Process) -> None:
                 message = error.message if isinstance(error, StepError) else str(error)
                 raise InvalidProcess([Problem(node.id, message, node.line)]) from error
         elif event.trigger in _SUBSCRIBED:
-            EventSubscription(
-                kind=_SUBSCRIBED[event.trigger],
-                name=str(_constant(node, event.name)),
-                element_id=node.id,
-                definition_id=row.pk,
-                tenant_id=row.tenant_id,
-                create_time=now,
-            ).save(using=using, force_insert=True)
+            columns = {"element_id": node.id, "definition_id": row.pk, "create_time": now}
+            kind, name = _subscribed(node, event)
+            kept = waiting.pop((kind, name), None)
+            if kept is not None:
+                EventSubscription.objects.using(using).filter(pk=kept).update(**columns)
+                continue
+            made = EventSubscription(kind=kind, name=name, tenant_id=row.tenant_id, **columns)
+            made.save(using=using, force_insert=True)
 
 
-def _disarm(using: str, row: ProcessDefinition) -> None:
-    """One key of one tenant: its ids begin with the key."""
+def _subscribed(node: Node, event: Event) -> tuple[str, str]:
+    return _SUBSCRIBED[event.trigger], str(_constant(node, event.name))
+
+
+def _disarm(using: str, row: ProcessDefinition, process: Process) -> dict[tuple[str, str], UUID]:
+    """Let no other version of one key and tenant wait for anything.
+
+    Returns the subscriptions, by kind and name, that the new version takes over: jobs may have to deliver to them what
+    has come while the process was suspended.
+    """
     rows = ProcessDefinition.objects.using(using).filter(key=row.key, tenant_id=row.tenant_id).exclude(pk=row.pk)
     ids = list(rows.values_list("pk", flat=True))
-    delete_rows(EventSubscription.objects.using(using).filter(definition_id__in=ids, instance_id__isnull=True))
+    wanted = {
+        _subscribed(node, node.event)
+        for node in process.start_events(None)
+        if node.event is not None and node.event.trigger in _SUBSCRIBED
+    }
+    before = EventSubscription.objects.using(using).filter(definition_id__in=ids, instance_id__isnull=True)
+    found = {(kind, name): pk for pk, kind, name in before.values_list("pk", "kind", "name")}
+    taken = {which: pk for which, pk in found.items() if which in wanted}
+    delete_rows(before.exclude(pk__in=taken.values()))
     for table in JOB_TABLES:
         jobs = table._base_manager.using(using).filter(
             process_definition_key=row.key, tenant_id=row.tenant_id, handler_type=START, lock_owner=None
         )
-        if found := list(lock_rows(jobs.order_by("pk"), skip_locked=True)):
-            remove_cancelled(using, found)
+        if timers := list(lock_rows(jobs.order_by("pk"), skip_locked=True)):
+            remove_cancelled(using, timers)
+    return taken
 
 
 def is_replaced(using: str, definition: str) -> bool:

@@ -207,6 +207,22 @@ def test_so_does_an_event_that_starts_instances(alias, order, run_jobs, event):
     assert (found.state, found.final_variables) == ("completed", {"a": 1})
 
 
+@pytest.mark.parametrize("event", ["message", "signal"])
+def test_what_waits_for_the_activation_starts_the_version_that_was_deployed_meanwhile(alias, order, run_jobs, event):
+    suspend("other", using=alias)
+    if event == "signal":
+        signal("news", {"a": 1}, using=alias)
+    else:
+        publish_message("begin", key="k", payload={"a": 1}, using=alias)
+    run_jobs()
+    repaired = TOP + f'<message id="m2" name="begin"/><process id="other" isExecutable="true">{STARTS}</process>'
+    deploy(("repaired.bpmn", definitions(repaired)), using=alias)
+    activate("other", using=alias)
+    run_jobs()
+    found = ProcessInstance.objects.using(alias).get(definition_key="other")
+    assert found.definition_id.split(":")[1] == "2" and found.final_variables == {"a": 1}
+
+
 def test_a_timer_whose_process_calls_one_that_is_suspended_fails(alias, order, run_jobs):
     called = TIMED.replace('<userTask id="x"/>', CALL)
     with controlled_clock() as clock:

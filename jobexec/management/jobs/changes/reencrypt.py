@@ -34,7 +34,8 @@ class Reencrypt(Change):
         given = [name for name in _OF_JOBS if options[name]]
         given += query_of(options, screen.using).given
         if given:
-            raise usage(_("--results is about no jobs: do not give %(names)s.") % {"names": ", ".join(given)})
+            names = ", ".join(name.replace("_", "-") for name in given)
+            raise usage(_("--results is about no jobs: do not give %(names)s.") % {"names": names})
         return tell(self.name, _told, reencrypt_results(using=screen.using), screen)
 
 

@@ -9,7 +9,6 @@ from jobexec.gateways.rest.camunda7.bodies import body_of
 from jobexec.gateways.rest.camunda7.endpoint import endpoint
 from jobexec.gateways.rest.camunda7.variables import to_typed
 from jobexec.gateways.rest.common import caller_of, database, json_answer, nothing
-from jobexec.operations.sql.dialect import begins_with
 
 from ...models import ProcessInstance, TaskCandidate
 from ...models.instance import RUNNING
@@ -40,7 +39,9 @@ _QUERY = Query(
         ),
         "executionId": ids("owner_id"),
         "processDefinitionId": equals("definition_id"),
-        "processDefinitionKey": lambda value: begins_with(database(), "definition_id", f"{value}:"),
+        "processDefinitionKey": lambda value: Q(
+            instance_id__in=ProcessInstance.objects.using(database()).filter(definition_key=value).values("pk")
+        ),
         "assignee": equals("assignee"),
         "name": equals("name"),
         "taskDefinitionKey": equals("element_id"),
