@@ -19,7 +19,7 @@ from jobexec.operations.sql.session import SessionWatch, in_transaction, is_clos
 
 logger = logging.getLogger("jobexec.executor")
 
-View = TypeVar("View", bound=Callable[..., Any])
+_View = TypeVar("_View", bound=Callable[..., Any])
 
 #: How often a thread of this process found a connection to each database dead; and how often altogether.
 _losses: Counter[str] = Counter()
@@ -42,7 +42,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def own_transactions(view: View) -> View:
+def own_transactions(view: _View) -> _View:
     """Exempt a view from the ATOMIC_REQUESTS of all databases.
 
     Django refuses coroutines there, and an absent database would be a server error before the view is called.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from jobexec import clock, signals
 from jobexec.conf import EngineSettings
 from jobexec.models import Job
-from jobexec.operations.acquire.acquire import acquire_jobs, commits_in_parts
+from jobexec.operations.acquire.acquire import acquire_jobs, locks_plain_first
 from jobexec.operations.acquire.cursor import AcquisitionCursor
 from jobexec.operations.settle.recover import release_strays
 from jobexec.operations.settle.release import release_jobs
@@ -165,7 +165,7 @@ class JobAcquisition(Loop):
         except Exception as error:
             if not is_conflict(error):
                 raise
-            self._in_doubt = commits_in_parts(engine.alias, engine.acquisition)
+            self._in_doubt = locks_plain_first(engine.alias, engine.acquisition)
             return Acquisition(lock_failures=1)
         if acquisition.jobs and not self.node.owns(owner):
             release_jobs(engine.alias, acquisition.jobs)

@@ -9,8 +9,9 @@ from typing import Any
 
 from jobexec.exceptions import NotAllowed
 from jobexec.gateways import zeebe_format
-from jobexec.gateways.asks import MOST_VALUES, check_name
+from jobexec.gateways.asks import MOST_VALUES
 from jobexec.operations.external.types import Caller, Fetch
+from jobexec.operations.external.validation import checked_name
 
 from . import gateway_pb2 as pb
 from .codes import BadRequest
@@ -41,8 +42,8 @@ def _fetch(
     for field in ("fetchVariable", "tenantIds"):
         if len(values := getattr(request, field)) > MOST_VALUES:
             raise BadRequest(f"{field}: expected at most {MOST_VALUES:,} values, got {len(values):,}.")
-    check_name("type", request.type)
-    check_name("worker", request.worker)
+    checked_name("type", request.type)
+    checked_name("worker", request.worker)
     if any("\0" in tenant for tenant in request.tenantIds):
         raise BadRequest("tenantIds: expected strings without U+0000.")
     if not caller.may_fetch(request.type):

@@ -19,7 +19,6 @@ from jobexec.operations import external
 from jobexec.operations.audit import carried
 from jobexec.operations.external.types import Caller, Completion
 from jobexec.operations.sql.errors import one_line
-from jobexec.runtime.connections import own_transactions as own_transactions
 
 logger = logging.getLogger("jobexec.gateway")
 

@@ -70,11 +70,14 @@ def acquire_jobs(
     except UNREADABLE:
         if not bury_unreadable(using, Job, lock_owner=None):
             raise
-        return Acquisition(found=limit, in_doubt=commits_in_parts(using, strategy))
+        return Acquisition(found=limit, in_doubt=locks_plain_first(using, strategy))
 
 
-def commits_in_parts(using: str, strategy: str) -> bool:
-    """Whether a page may be locked by several commits, so that some of its jobs are locked when a later one fails."""
+def locks_plain_first(using: str, strategy: str) -> bool:
+    """Whether one statement, with a commit of its own, locks the plain jobs before any others.
+
+    Some jobs of a page may then be locked although locking the others has failed.
+    """
     return strategy in ("auto", "skip_locked") and returns_rows(using)
 
 

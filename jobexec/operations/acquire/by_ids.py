@@ -10,7 +10,7 @@ from uuid import UUID
 from jobexec import clock
 
 from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs, in_order
-from .acquire import acquire_jobs, commits_in_parts
+from .acquire import acquire_jobs, locks_plain_first
 from .candidates import named
 from .statement_by_ids import lock_plain_ids
 
@@ -73,7 +73,7 @@ def _plain(
     using: str, owner: str, ids: list[UUID], scope: ServedJobs, lock_time: timedelta, strategy: str
 ) -> list[AcquiredJob] | None:
     """Lock those that one statement can lock; None if this database or these settings do not allow it."""
-    if not commits_in_parts(using, strategy) or scope.tenants is not None:
+    if not locks_plain_first(using, strategy) or scope.tenants is not None:
         return None
     return lock_plain_ids(using, owner, ids, scope, clock.now(using) + lock_time)
 

@@ -31,6 +31,7 @@ from .activated import Grant, activated
 from .find import in_transaction
 from .types import ActivatedJob, Fetch
 from .unfetchable import set_aside
+from .validation import checked_name
 
 _ROUNDS = 100  # maximum number of pages in which jobs had to be set aside
 MAX_JOBS = 1000
@@ -104,8 +105,8 @@ def _check(fetch: Fetch) -> None:
         raise InvalidJob(f"timeout: expected at least one millisecond, got {fetch.timeout}.")
     if fetch.max_jobs < 1:
         raise InvalidJob(f"max_jobs: expected a whole number of at least 1, got {fetch.max_jobs!r}.")
-    if len(fetch.worker) > 255:
-        raise InvalidJob(f"worker: expected a string of at most 255 characters, got {len(fetch.worker)}.")
+    checked_name("type", fetch.type)
+    checked_name("worker", fetch.worker)
     if not fetch.caller.may_fetch(fetch.type):
         raise NotAllowed(f"The client {fetch.caller.name!r} may not fetch jobs of the type {fetch.type!r}.")
 

@@ -20,7 +20,7 @@ from .find import check_lease, check_worker, in_transaction, lock_anywhere, lock
 from .give_back import give_back, remove_cancelled_job
 from .types import EVERYTHING, Caller
 from .unfetchable import without_permit
-from .validation import checked_worker, moment_after
+from .validation import checked_name, moment_after
 
 
 def extend_external_deadline(
@@ -62,7 +62,7 @@ def lock_external_job(using: str, key: int, worker: str, timeout: timedelta, *, 
     another job of its process instance is being worked on, or if the circuit breaker of its resource has opened, and
     the errors of :func:`~jobexec.operations.external.settle.complete_external_job`.
     """
-    checked_worker(worker)
+    checked_name("worker", worker)
     moment_after(using, "timeout", timeout)
 
     def verb() -> None:

@@ -23,6 +23,9 @@ from ..sql.insert import json_text
 from ..values.arguments import MOST_RETRIES
 from ..values.failure import MESSAGE_LENGTH, STACK_LENGTH
 
+#: The length of the columns of types and of workers.
+_LONGEST_NAME = 255
+
 
 def checked_variables(name: str, value: Any) -> dict[str, Any]:
     """Validate variables for storage; None counts as none.
@@ -77,12 +80,16 @@ def checked_code(code: Any) -> str:
     return code
 
 
-def checked_worker(worker: Any) -> str:
-    """Validate a worker's name. Raises :class:`~jobexec.exceptions.InvalidJob` if the column cannot store it."""
-    if not isinstance(worker, str) or len(worker) > 255:
-        raise InvalidJob(f"worker: expected a string of at most 255 characters, got {shown(worker)}.")
-    check_storable("worker", worker)
-    return worker
+def checked_name(field: str, name: Any) -> str:
+    """Validate a type, or the name of a worker.
+
+    Raises :class:`~jobexec.exceptions.InvalidJob`, which names the ``field``, if the column cannot store it.
+    """
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME:
+        got = f"{len(name):,}" if isinstance(name, str) else shown(name)
+        raise InvalidJob(f"{field}: expected a string of at most {_LONGEST_NAME} characters, got {got}.")
+    check_storable(field, name)
+    return name
 
 
 def moment_after(using: str, name: str, duration: Any) -> datetime:

@@ -287,7 +287,10 @@ class TestWhoMay:
         ({"timeout": timedelta(0)}, "timeout"),
         ({"timeout": timedelta.max}, "timeout"),
         ({"max_jobs": 0}, "max_jobs"),
-        ({"worker": "x" * 256}, "worker"),
+        ({"worker": "x" * 256}, "worker: expected a string of at most 255 characters, got 256"),
+        ({"worker": "a\0b"}, "worker: the character U"),
+        ({"type": "x" * 256}, "type: expected a string of at most 255 characters, got 256"),
+        ({"type": "a\0b"}, "type: the character U"),
     ],
 )
 def test_a_fetch_that_makes_no_sense(values, text, alias):

@@ -12,8 +12,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from jobexec.exceptions import InvalidJob, JobNotFound, JobStateError, NotAllowed
 from jobexec.gateways import added, long_polling
 from jobexec.gateways.auth import REQUESTS, Allowance, not_logged, protected
-from jobexec.gateways.rest.common import AsyncView, in_database, log_error, own_transactions
+from jobexec.gateways.rest.common import AsyncView, in_database, log_error
 from jobexec.gateways.unstorable import EXPECTED, UNSTORABLE
+from jobexec.runtime.connections import own_transactions
 
 from .errors import EngineError, answer, invalid, no_such_task, problem, refused
 

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from jobexec.gateways.asks import check_name
 from jobexec.operations.external.fetch import MAX_JOBS
 from jobexec.operations.external.types import Caller, Fetch
+from jobexec.operations.external.validation import checked_name
 
 from .bodies import Body
 from .errors import invalid
@@ -85,7 +85,7 @@ def fetch_request(body: Body, caller: Caller) -> FetchRequest:
 
 def _topic(body: Body, base: Fetch) -> Topic:
     name, duration = body.needed_text("topicName"), body.milliseconds("lockDuration", least=1)
-    check_name("topicName", name)
+    checked_name("topicName", name)
     variables = body.texts("variables")
     tenants, ids = _tenants(body, base.caller), _both(body, "processDefinitionId", "processDefinitionIdIn")
     keys = _both(body, "processDefinitionKey", "processDefinitionKeyIn")

@@ -11,8 +11,9 @@ from django.http import HttpRequest, HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
 from jobexec.gateways.auth import REQUESTS, Allowance, protected
-from jobexec.gateways.rest.common import AsyncView, in_database, log_error, logger, own_transactions
+from jobexec.gateways.rest.common import AsyncView, in_database, log_error, logger
 from jobexec.operations.sql.errors import one_line
+from jobexec.runtime.connections import own_transactions
 
 from .contract import Pages, Request, Response
 from .problems import INTERNAL, METHOD_NOT_ALLOWED, answer, code_of, invalid, problem

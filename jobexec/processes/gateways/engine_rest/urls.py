@@ -8,7 +8,8 @@ from django.http import HttpRequest, HttpResponseBase
 from django.urls import URLPattern, path
 from django.views.decorators.csrf import csrf_exempt
 
-from jobexec.gateways.rest.common import AsyncView, own_transactions
+from jobexec.gateways.rest.common import AsyncView
+from jobexec.runtime.connections import own_transactions
 
 from . import changes, definitions, instances, tasks
 
