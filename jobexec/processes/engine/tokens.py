@@ -375,7 +375,7 @@ class Tokens:
             self.changes.disarmed.append((place.id, element))
 
     def _leave_batch(self, token: Token) -> bool:
-        """Whether a token has waited for a batch: then there are jobs, and results that were kept for it."""
+        """Record that a token waits no longer for its batch. False if it has none: neither jobs nor kept results."""
         waited = bool(token.data.get("batch"))
         if waited and token.id in self._stored_tokens:
             self.changes.left_batches.append(token.id)
