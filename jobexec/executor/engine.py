@@ -118,6 +118,7 @@ class Engine(Service):
     def _connect(self) -> None:
         if self.promotion is not None:
             self.promotion.in_hand, self.promotion.withdraw = self._in_hand, self._withdraw
+            self.settlement.passing_on = self.promotion.passing_on
         for settlement in self.settlements:
             settlement.after_outcomes = self.promotion.ended if self.promotion else lambda outcomes: None
         for acquisition in self.acquisitions.values():

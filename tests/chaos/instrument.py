@@ -9,6 +9,7 @@ from typing import Any
 from jobexec import clock, signals
 from jobexec.executor.loops import settlement
 from jobexec.executor.loops.follow_ups import FollowUps
+from jobexec.executor.run.outcomes import PassingOn
 from jobexec.handlers.schedules import HandlerJobs
 from jobexec.operations.enqueue.create import Pattern
 from jobexec.operations.nodes import leases
@@ -81,11 +82,11 @@ def _tell_settlement(journal: Journal) -> None:
     write = settlement.write
 
     @wraps(write)
-    def told(using: str, outcomes: Any) -> None:
+    def told(using: str, outcomes: Any, passing_on: PassingOn | None = None) -> None:
         ran = [outcome.work for outcome in outcomes if outcome.run and _of_people(outcome.work)]
         runs = [[work.id, work.attempts + 1] for work in ran]
         journal.write("settling", runs=runs)
-        write(using, outcomes)
+        write(using, outcomes, passing_on)
 
     settlement.write = told
 

@@ -286,9 +286,9 @@ def test_outcomes_that_cannot_be_written_stop_acquisition_until_they_are(alias, 
     monkeypatch.setattr(settlement, "_MOST_WAITING", 8)
     may_write, real = threading.Event(), settlement.write
 
-    def write(using, group):
+    def write(using, group, *more):
         assert may_write.wait(TIMEOUT)
-        return real(using, group)
+        return real(using, group, *more)
 
     monkeypatch.setattr(settlement, "write", write)
     runs = Counter()

@@ -190,10 +190,10 @@ def test_a_timeout_that_is_settled_late_leaves_no_dead_letter(alias, start, hand
     """The function ends before its failure is written; the way for failures waits for that."""
     ended, written = threading.Event(), settlement.write
 
-    def write_late(using, outcomes):
+    def write_late(using, outcomes, *more):
         if any(outcome.failure is not None for outcome in outcomes):
             assert ended.wait(TIMEOUT)
-        written(using, outcomes)
+        written(using, outcomes, *more)
 
     taken = steps.take_timeout
 

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from uuid import UUID
 
 from jobexec import clock
 from jobexec.conf.resources import BreakerProfile
 from jobexec.operations.resources.calls import Breakers, counts
 from jobexec.operations.resources.limits import cut_off_among
+from jobexec.operations.resources.pass_on import is_possible, pass_on
 from jobexec.operations.resources.promote import Promotion as Promoted
 from jobexec.operations.resources.promote import blocked_resources, promote
+from jobexec.operations.settle.complete import Freed
+from jobexec.operations.settle.release import release_jobs
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.operations.values.acquired_job import AcquiredJob
 
 from ...runtime.threads import SELDOM, Loop
 from ..nodes.node import Node
 from ..run.outcomes import Outcome
-from .follow_ups import FollowUps
+from .follow_ups import FollowUps, PermitHome
 
 #: The most jobs of one resource that one transaction promotes.
 _PAGE = 500
+#: The most permits that the settlement passes on itself.
+_FEW = 32
 _SHORTLY = 0.02
 #: Failures that tell nothing about the resource: the job chose its time, or the handler is not here.
 _NEUTRAL = ("snoozed", "interrupted", "cancelled", "unknown", "conflict")
@@ -70,9 +78,39 @@ class Promotion(Loop):
                 self._everything = True
         self.wake()
 
+    @contextmanager
+    def passing_on(self, outcomes: Sequence[Outcome]) -> Iterator[Freed | None]:
+        """Enter it around the writing of successes; what it yields passes their permits on to jobs for this node.
+
+        None if nothing can be passed on. The permits that are not are left to the loop.
+        """
+        names = {each.work.resource for each in outcomes if each.work.resource is not None}
+        possible = {name for name in names if self._passes_on(name)} if names else names
+        home = self._follow_ups.of_permits() if self._follow_ups is not None and possible else None
+        if home is None:
+            yield None
+            return
+        passed = _Passed(self.node.using, possible, home)
+        try:
+            yield passed
+        except BaseException:
+            home.fail()
+            raise
+        home.arrive(passed.jobs)
+        for outcome in outcomes:
+            outcome.passed_on = outcome.work.resource in passed.names
+
+    def _passes_on(self, name: str) -> bool:
+        entry = self.breakers.resources.covering(name)
+        if entry is None or name in self.cut_off:
+            return False
+        limits = self.breakers.resources[entry]
+        # A breaker is to judge first. A rate does not depend on what ends.
+        return limits.breaker is None and limits.rate is None and is_possible(self.node.using)
+
     def ended(self, outcomes: Iterable[Outcome]) -> None:
         """These runs are settled, and their permits returned."""
-        found = [each for each in outcomes if each.work.resource is not None]
+        found = [each for each in outcomes if each.work.resource is not None and not each.passed_on]
         if found:
             with self._lock:
                 self._ended += found
@@ -167,6 +205,26 @@ class Promotion(Loop):
             ended, self._ended = self._ended, []
         self.breakers.judge(using, told(ended, self.breakers))
         return {outcome.work.resource for outcome in ended if outcome.work.resource is not None}
+
+
+class _Passed:
+    """The permits that one transaction passes on: called before its end."""
+
+    def __init__(self, using: str, possible: Collection[str], home: PermitHome) -> None:
+        self._using, self._possible, self._home = using, possible, home
+        #: The resources of which all permits are passed on, and the jobs of this node that have got them.
+        self.names, self.jobs = set[str](), list[AcquiredJob]()
+
+    def __call__(self, freed: Mapping[str, int]) -> None:
+        wanted = {name: count for name, count in freed.items() if name in self._possible}
+        # Many are short: their promotion had better go on beside the next commit of the settlement.
+        if not 0 < sum(wanted.values()) <= min(_FEW, self._home.room()):
+            return
+        self.jobs, others = pass_on(self._using, wanted, self._home)
+        if others:
+            release_jobs(self._using, others)
+        moved = Counter(job.resource for job in chain(self.jobs, others))
+        self.names = {name for name, count in wanted.items() if count == moved[name]}
 
 
 def told(outcomes: Iterable[Outcome], breakers: Breakers) -> dict[str, list[str]]:

@@ -18,7 +18,7 @@ from ...runtime.threads import Deadline, Service, is_alive, spawn
 from ..nodes.node import Node
 from ..pool.pool import Pool
 from ..run.execution import fail_after_run
-from ..run.outcomes import Outcome, unreachable, write, write_alone, write_shared
+from ..run.outcomes import Outcome, PassingOn, unreachable, write, write_alone, write_shared
 
 logger = logging.getLogger("jobexec.settlement")
 
@@ -26,8 +26,9 @@ _GROUP = 500
 #: If this many outcomes wait for their commits, no more jobs are acquired until half of them are written. They take
 #: memory, and if the process is killed, their jobs run again.
 _MOST_WAITING = 4 * _GROUP
-#: Seconds that a sibling waits for a commit while others end: a commit with dozens of them is worth it.
-_SOON = 0.002
+#: Seconds that an urgent outcome waits for others, and how many must be expected in that time to be worth the wait.
+#: A commit takes about as long, and those that come meanwhile share the next one anyway.
+_SOON, _WORTH_IT = 0.002, 10
 _IDLE_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 #: Seconds before another try of what only waits for others.
@@ -46,6 +47,7 @@ class Settlement(Service):
         self._node, self._after_failure, self._pool = node, after_failure, pool
         #: Called with outcomes that are settled.
         self.after_outcomes: Callable[[Sequence[Outcome]], object] = lambda outcomes: None
+        self.passing_on: PassingOn | None = None
         self._within = node.settings.settle_within.total_seconds()
         self._changed = threading.Condition(threading.RLock())
         self._buffer: deque[Outcome] = deque()
@@ -204,7 +206,7 @@ class Settlement(Service):
             return group
 
     def _gather(self) -> None:
-        """Let a group grow while jobs end faster than commits; an urgent outcome waits only briefly."""
+        """Let a group grow while jobs end faster than commits; an urgent outcome waits only briefly, or not at all."""
         deadline, soon = Deadline(self._within), Deadline(min(self._within, _SOON))
         while True:
             self._gathers = True
@@ -212,7 +214,7 @@ class Settlement(Service):
                 break
             self._hurries = self._hurries or any(outcome.urgent for outcome in _copy(self._buffer))
             left = (soon if self._hurries else deadline).left
-            if not left:
+            if not left or (self._hurries and not self._many_come_soon()):
                 break
             self._changed.wait(left)
         self._gathers = self._hurries = self._flushed = False
@@ -221,6 +223,9 @@ class Settlement(Service):
         if self._stopping or self._flushed or len(self._buffer) >= _GROUP:
             return False
         return self._pool is not None and self._pool.busy
+
+    def _many_come_soon(self) -> bool:
+        return self._pool is not None and self._pool.ends_within(_SOON) >= _WORTH_IT
 
     def _lease_decided(self, group: Sequence[Outcome]) -> bool:
         """Past its lease a node settles nothing until a heartbeat has found out whether the rows are still its own."""
@@ -245,7 +250,7 @@ class Settlement(Service):
 
     def _write(self, using: str, group: Sequence[Outcome]) -> list[Outcome]:
         """Write a group; returns those that have to wait for others."""
-        write(using, group)
+        write(using, group, self.passing_on)
         return []
 
     def _write_alone(self, using: str, outcome: Outcome) -> bool:

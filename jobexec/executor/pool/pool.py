@@ -187,6 +187,10 @@ class Pool(Service):
         """Whether any of its threads is alive."""
         return any(worker.is_alive() for worker in self._workers)
 
+    def ends_within(self, seconds: float) -> float:
+        """About how many jobs end in this time; may be read without the lock."""
+        return self._queue.ends_within(seconds)
+
     # Start and stop.
 
     def start(self) -> None:

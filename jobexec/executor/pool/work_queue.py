@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -87,6 +88,13 @@ class WorkQueue:
     def busy(self) -> bool:
         """Whether jobs may produce outcomes soon; may be read without the lock."""
         return bool(self.active or self.fair_queue.queued or self.async_jobs)
+
+    def ends_within(self, seconds: float) -> float:
+        """About how many jobs end in this time; many while that is not known. May be read without the lock."""
+        each = self.throughput.seconds
+        if each is None or self.async_jobs:
+            return math.inf  # how long async jobs take is not measured
+        return len(self.active) * seconds / max(each, 1e-7)
 
     @property
     def to_be_watched(self) -> bool:

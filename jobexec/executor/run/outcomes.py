@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from jobexec.json_values import encode_json
 from jobexec.models import AbstractJob, DeadLetterJob, Job
 from jobexec.operations.notify.signals import announce, failure_signal
 from jobexec.operations.rows.bury_unreadable import bury
-from jobexec.operations.settle.complete import complete_or_lose, complete_with_results
+from jobexec.operations.settle.complete import Freed, complete_or_lose, complete_with_results
 from jobexec.operations.settle.fail import fail_jobs
 from jobexec.operations.settle.release import release_jobs
 from jobexec.operations.sql.errors import storable
@@ -70,6 +71,8 @@ class Outcome:
     encrypted: bool = False
     #: What is to be written with its end, together with others.
     shared: SharedEnd | None = None
+    #: Whether the permit of its resource was passed on when it was written.
+    passed_on: bool = False
 
     def __init__(self, work: AcquiredJob, run: Run | None = None, failure: Failure | None = None) -> None:
         self.work = work
@@ -130,11 +133,15 @@ def unreachable(using: str, error: Exception) -> bool:
     return not connections[using].is_usable()
 
 
-def write(using: str, outcomes: Sequence[Outcome]) -> None:
+#: Entered around the writing of successes: what it yields passes their permits on, in the same transaction.
+PassingOn = Callable[[Sequence[Outcome]], AbstractContextManager[Freed | None]]
+
+
+def write(using: str, outcomes: Sequence[Outcome], passing_on: PassingOn | None = None) -> None:
     """Write a group of outcomes; after an error it may be called again with the same ones."""
     completed = [each for each in outcomes if each.failure is None and each.run is not None and not each.counted]
     if completed:
-        _complete(using, completed)
+        _complete(using, completed, passing_on)
     failed = [outcome for outcome in outcomes if outcome.run and outcome.failure and not outcome.counted]
     if failed:
         _fail(using, failed)
@@ -162,13 +169,15 @@ def write_shared(using: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [each for each in outcomes if each.work.id in waiting]
 
 
-def _complete(using: str, outcomes: Sequence[Outcome]) -> None:
+def _complete(using: str, outcomes: Sequence[Outcome], passing_on: PassingOn | None) -> None:
     keep = {each.work.serial_key for each in outcomes if each.siblings is not None}
     kept = [each for each in outcomes if each.keeper is not None]
     plain = [each for each in outcomes if each.keeper is None] if kept else outcomes
     if plain:
         runs = [(each.work, each.run) for each in plain if each.run is not None]
-        _count(using, plain, complete_or_lose(using, runs, keep))
+        with passing_on(plain) if passing_on is not None else nullcontext() as freed:
+            lost = complete_or_lose(using, runs, keep, freed)
+        _count(using, plain, lost)
     if kept:
         results = [(each.work, each.run, each.result) for each in kept if each.run is not None]
         _count(using, kept, complete_with_results(using, results, keep))

@@ -87,7 +87,7 @@ def lock_plain_page(
     try:
         statement = _by_arrays if spelled.writes_in_with else _by_union
         made = statement(spelled, pairs, bounds, parameters, scope.wide)
-        with spelled.cursor(connection) as cursor:
+        with spelled.cursor(connection, prepared=True) as cursor:
             cursor.execute(made, parameters)
             locked = read(using, owner, cursor.fetchall())
     except UNREADABLE:  # one row is unreadable; all are locked by now, and committed

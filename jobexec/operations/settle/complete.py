@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -31,14 +32,26 @@ def complete_jobs(using: str, completed: Sequence[tuple[AcquiredJob, Run]], *, k
     return {job.id for job, _ in completed if job.id not in lost}
 
 
-def complete_or_lose(using: str, completed: Sequence[tuple[AcquiredJob, Run]], keep: Collection[str] = ()) -> set[UUID]:
+#: Called with the permits that the completed jobs return, by resource, before the commit.
+Freed = Callable[[Mapping[str, int]], object]
+
+
+def complete_or_lose(
+    using: str, completed: Sequence[tuple[AcquiredJob, Run]], keep: Collection[str] = (), freed: Freed | None = None
+) -> set[UUID]:
     """Delete successful jobs, many in one transaction; return the ids of those that were no longer ours.
 
     An outcome counts only if lock owner and revision are those of the acquisition (fencing); other jobs were taken over
     by another executor or settled by an earlier attempt of the same commit. The process instances ``keep`` stay locked:
     the caller knows that their owner holds further siblings.
     """
-    return _complete(using, completed, keep, {})
+    if freed is None:
+        return _complete(using, completed, keep, {})
+    with atomic(using):
+        lost = _complete(using, completed, keep, {})
+        names = (job.resource for job, _ in completed if job.id not in lost)
+        freed(Counter(name for name in names if name is not None))
+    return lost
 
 
 def complete_with_results(

@@ -28,6 +28,9 @@ from ..values.run import Run
 #: The number of cached texts per kind of statement; they vary with the data, for example with the number of groups.
 KEPT = 64
 
+#: Of more jobs, planning is a small part.
+_FEW = 32
+
 _JOB, _LOG = Job._meta.db_table, JobLog._meta.db_table
 _COPIED = ", ".join(COPIED)
 _INTO = f"INSERT INTO {_LOG} (job_id, timestamp, state, attempt, retries, node, duration, wait, {_COPIED}, {{rest}})"
@@ -55,7 +58,7 @@ def delete_ours(
     condition = held_sql(jobs, parameters, spelled)
     if runs:
         parameters["now"] = connection.ops.adapt_datetimefield_value(clock.now(using))
-    with spelled.cursor(connection) as cursor:
+    with spelled.cursor(connection, prepared=len(jobs) <= _FEW) as cursor:
         if counted:
             batches = batches_of(jobs)
             parameters["batches"] = spelled.id_list(batches)

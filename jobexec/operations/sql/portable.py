@@ -153,8 +153,11 @@ class Dialect:
         """Identify the table that a session means by a name, if schemas may have several; otherwise return ""."""
         return ""
 
-    def cursor(self, connection: Any) -> Any:
-        """Return a cursor for many rows of numbers, flags and ids."""
+    def cursor(self, connection: Any, *, prepared: bool = False) -> Any:
+        """Return a cursor for many rows of numbers, flags and ids.
+
+        ``prepared``: the statement is often executed for few rows, so its plan is worth keeping, if that is possible.
+        """
         return connection.cursor()
 
     def pipeline(self, connection: Any) -> AbstractContextManager[None]:

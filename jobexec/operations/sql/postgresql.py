@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 from uuid import UUID
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -37,6 +37,33 @@ class _Floats(list[float]):
 
 #: The driver's connections that send them so.
 _send_arrays: WeakSet[Any] = WeakSet()
+
+
+#: Whether statements of a driver's connection may be prepared: behind a pooler each may meet another server process.
+_prepares: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+#: How often a statement is executed before it is prepared.
+_OFTEN = 3
+
+
+@cache
+def _preparing(driver: Any) -> Any:
+    """A cursor that has the server keep the plans of its statements, which takes longer to make than to execute."""
+    base: Any = driver.Cursor
+
+    class Preparing(base):  # type: ignore[misc]
+        def execute(self, *args: Any, **options: Any) -> Any:
+            connection = self.connection
+            before, connection.prepare_threshold = connection.prepare_threshold, _OFTEN
+            try:
+                return super().execute(*args, **options)
+            except (driver.errors.FeatureNotSupported, driver.errors.InvalidSqlStatementName) as error:
+                # A migration has changed a column that the plan returns; or a pooler that looks like a server.
+                _prepares[connection] = False
+                raise driver.errors.SerializationFailure(f"A prepared statement is out of date: {error}") from error
+            finally:
+                connection.prepare_threshold = before
+
+    return Preparing
 
 
 @cache
@@ -149,7 +176,7 @@ class PostgreSQL(Dialect):
     def increments(self, connection: Any) -> tuple[str, str]:
         return "excluded.{}", "ON CONFLICT ({}) DO UPDATE SET"
 
-    def cursor(self, connection: Any) -> Any:
+    def cursor(self, connection: Any, *, prepared: bool = False) -> Any:
         """Return a cursor like the backend's own, with its wrappers and query log, that fetches in the binary format.
 
         Numbers, flags and ids need no parsing then. Parameters are bound by the server.
@@ -164,9 +191,15 @@ class PostgreSQL(Dialect):
                 connection.connection.adapters.register_dumper(kind, dumper)
             _send_arrays.add(connection.connection)
         with connection.wrap_database_errors:
-            cursor = driver.Cursor(connection.connection)
+            kind = _preparing(driver) if prepared and self._may_prepare(connection.connection) else driver.Cursor
+            cursor = kind(connection.connection)
         cursor.format = driver.pq.Format.BINARY
         return connection.make_debug_cursor(cursor) if connection.queries_logged else connection.make_cursor(cursor)
+
+    def _may_prepare(self, driver: Any) -> bool:
+        if driver not in _prepares:
+            _prepares[driver] = not self.is_behind_pooler(driver)
+        return _prepares[driver]
 
     @contextmanager
     def pipeline(self, connection: Any) -> Iterator[None]:

@@ -10,6 +10,8 @@ from django.db import connections
 
 from jobexec import clock, signals
 from jobexec.conf.resources import PROFILES, breaker
+from jobexec.executor.loops import follow_ups
+from jobexec.executor.loops import promotion as module
 from jobexec.executor.loops.promotion import Breakers, call_of
 from jobexec.executor.run.outcomes import Outcome
 from jobexec.models import BlockedJob, BreakerState, Job, Resource, TimerJob
@@ -348,3 +350,53 @@ class TestWhatCounts:
         assert count("no") == "2 of the last 4 calls failed, the last with no"
         assert count("", state="half open") == ""
         assert count("", "late", state="half open") == "a trial call failed: late"
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("postgresql")
+class TestPassedOn:
+    """The settlement passes permits on by itself."""
+
+    @pytest.fixture
+    def executor(self, alias, make_executor, counted):
+        """One whose promotion looks only once: two jobs of a limit of two are running."""
+        executor = make_executor(RESOURCES={"pay.example": {"limit": 2}}, THREADS=4)
+        enqueue(alias, 9)
+        executor.start()
+        until(lambda: counted.now == 2)
+        loop = executor.engines[alias].promotion
+        loop.ask_to_stop()
+        until(lambda: not loop.alive)
+        return executor
+
+    def test_without_the_loop(self, alias, executor, counted):
+        counted.gate.set()
+        until(lambda: counted.done == 9)
+        until(lambda: all_gone(alias))
+        assert (counted.most, Resource.objects.using(alias).get().promoted) == (2, 9)
+
+    def test_what_is_not_passed_on_is_left_to_the_loop(self, alias, executor, counted):
+        Resource.objects.using(alias).update(hold="open")
+        loop = executor.engines[alias].promotion
+        counted.gate.set()
+        until(lambda: counted.done == 2)
+        until(lambda: len(loop._ended) == 2)
+        assert BlockedJob.objects.using(alias).count() == 7
+
+    def test_an_error_costs_no_outcome(self, alias, executor, counted, monkeypatch, caplog):
+        def refuse(*args):
+            raise ValueError("no statement")
+
+        monkeypatch.setattr(module, "pass_on", refuse)
+        counted.gate.set()
+        until(lambda: counted.done == 2)
+        until(lambda: Job.objects.using(alias).count() == 0)
+        assert "no statement" in caplog.text
+        assert len(executor.engines[alias].promotion._ended) == 2
+
+    def test_jobs_for_other_nodes_are_released(self, alias, executor, counted, monkeypatch):
+        monkeypatch.setattr(follow_ups.PermitHome, "takes", lambda *args: False)
+        counted.gate.set()
+        until(lambda: counted.done == 9)  # by acquisition
+        until(lambda: all_gone(alias))
+        assert counted.most == 2

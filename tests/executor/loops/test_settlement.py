@@ -25,9 +25,9 @@ def calls(monkeypatch):
     sizes = []
     real = settlement.write
 
-    def write(using, group):
+    def write(using, group, *more):
         sizes.append(len(group))
-        return real(using, group)
+        return real(using, group, *more)
 
     monkeypatch.setattr(settlement, "write", write)
     return sizes

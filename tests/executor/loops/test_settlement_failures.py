@@ -62,8 +62,8 @@ def test_outcomes_survive_a_database_that_is_away(alias, service, jobs, outage):
 def test_a_commit_in_doubt_is_tried_again_and_not_counted_as_lost(alias, service, jobs, monkeypatch, caplog):
     real, doubt = outcomes.complete_or_lose, []
 
-    def complete(using, completed, keep):
-        lost = real(using, completed, keep)
+    def complete(using, completed, *more):
+        lost = real(using, completed, *more)
         if not doubt:
             doubt.append({job.id for job, _ in completed} - lost)
             raise OperationalError("the connection was cut after COMMIT was sent")

@@ -27,7 +27,7 @@ class Written(list):
         self.began = threading.Event()
         self.lost, self.errors = set(), []
 
-    def write(self, using, group):
+    def write(self, using, group, *more):
         self.began.set()
         assert self.go.wait(TIMEOUT)
         if self.errors:
@@ -160,6 +160,22 @@ def test_what_somebody_waits_for_takes_the_others_along_at_once(busy, make, writ
     assert sizes(written) == [5]
 
 
+@pytest.mark.parametrize(("seconds", "many"), [(0.02, False), (0.00002, True)])
+def test_what_somebody_waits_for_waits_only_for_many(busy, make, written, monkeypatch, seconds, many):
+    monkeypatch.setattr(module, "_SOON", TIMEOUT)
+    service = make(busy.pool)
+    busy.pool._queue.throughput.seconds = seconds  # about 2 or 2,000,000 jobs end in that time
+    monkeypatch.setattr(module, "_WORTH_IT", TIMEOUT / 0.001)
+    waiter = threading.Thread(target=service.settle, args=[ended(busy)[0]])
+    service.start()
+    waiter.start()
+    until(lambda: written or service._hurries, SOON)
+    until(lambda: bool(written) is not many, SOON)
+    service.flush()
+    waiter.join(TIMEOUT)
+    assert sizes(written) == [1]
+
+
 # Siblings.
 
 
@@ -256,7 +272,7 @@ def test_no_job_is_ever_in_nobodys_hands(bench, make, written, monkeypatch):
             b.pool.park(last.siblings)
         service.submit(last)
 
-    def settle(using, group):
+    def settle(using, group, *more):
         settled.update(id(each.work) for each in group)
         write(using, group)
 

@@ -259,10 +259,10 @@ class TestExecutor:
     def test_an_outcome_that_cannot_be_written_is_a_failure(self, alias, make_executor, handle, monkeypatch):
         real = outcomes.complete_or_lose
 
-        def refuse(using, runs, keep):
+        def refuse(using, runs, *more):
             if any(work.handler_type == "tests.odd" for work, _ in runs):
                 raise ValueError("no such thing")
-            return real(using, runs, keep)
+            return real(using, runs, *more)
 
         monkeypatch.setattr(outcomes, "complete_or_lose", refuse)
         handle(lambda: None, name="tests.odd")

@@ -187,7 +187,7 @@ def test_a_row_that_cannot_be_read_does_not_show_them_either(alias, broken):
 def test_an_outcome_that_cannot_be_written_says_so_without_them(alias, handle, monkeypatch, caplog):
     from jobexec.executor.run import outcomes
 
-    def refuse(using, written):
+    def refuse(using, written, *more):
         raise ValueError(f"the database quotes {json.dumps(CARD)}")
 
     handle(lambda card_number: None, name="tests.fine", sensitive=("card_number",)).using(database=alias).enqueue(CARD)

@@ -1,0 +1,71 @@
+"""Statements that are executed often are prepared: on a connection that has a server process for itself."""
+
+import pytest
+from django.db import OperationalError, connections
+
+from jobexec.operations.sql import postgresql
+from jobexec.operations.sql.dialect import dialect
+from jobexec.operations.sql.errors import is_conflict
+from tests.support.factories import acquire, make_job
+
+pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
+
+
+@pytest.fixture
+def execute(alias):
+    """A function that executes a statement a few times, and returns the last answer and which plans are kept."""
+
+    def execute(statement, *parameters, prepared=True, times=6):
+        for _ in range(times):
+            with dialect(alias).cursor(connections[alias], prepared=prepared) as cursor:
+                cursor.execute(statement, parameters)
+                answer = cursor.fetchall()
+        with connections[alias].cursor() as cursor:
+            cursor.execute("SELECT statement FROM pg_prepared_statements")
+            return answer, [text for (text,) in cursor.fetchall()]
+
+    connections[alias].close()  # another test's plans
+    return execute
+
+
+def test_the_plan_of_what_is_executed_often_is_kept(alias, execute):
+    assert execute("SELECT %s::int", 1, times=3) == ([(1,)], [])
+    assert execute("SELECT %s::int", 2, times=1) == ([(2,)], ["SELECT $1::int"])
+
+
+def test_nothing_else_is_prepared(alias, execute):
+    assert execute("SELECT %s::int", 1, prepared=False) == ([(1,)], [])
+    assert connections[alias].connection.prepare_threshold is None
+
+
+def test_nothing_is_prepared_behind_a_pooler(alias, execute, monkeypatch):
+    monkeypatch.setattr(postgresql.PostgreSQL, "is_behind_pooler", lambda self, driver: True)
+    assert execute("SELECT %s::int", 1) == ([(1,)], [])
+
+
+def test_a_plan_that_a_migration_has_made_useless_is_a_conflict_and_given_up(alias, execute):
+    with connections[alias].cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE changing AS SELECT 1 AS number")
+        execute("SELECT * FROM changing")
+        cursor.execute("ALTER TABLE changing ALTER number TYPE bigint")
+    with pytest.raises(OperationalError, match="out of date") as caught:
+        execute("SELECT * FROM changing")
+    assert is_conflict(caught.value)
+    assert execute("SELECT * FROM changing")[0] == [(1,)]
+
+
+def test_a_pooler_that_looks_like_a_server_costs_one_conflict(alias, execute):
+    execute("SELECT %s::int", 1)
+    with connections[alias].cursor() as cursor:
+        cursor.execute("DEALLOCATE ALL")  # as another server process, which knows none of them
+    with pytest.raises(OperationalError, match="out of date"):
+        execute("SELECT %s::int", 1)
+    assert execute("SELECT %s::int", 2) == ([(2,)], [])
+
+
+def test_pages_are_acquired_alike(alias):
+    ids = [make_job(alias).pk for _ in range(9)]
+    assert [acquire(alias, limit=1)[0].id for _ in range(9)] == ids
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%jobexec_job%'")
+        assert cursor.fetchone() == (1,)
