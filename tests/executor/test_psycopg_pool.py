@@ -125,3 +125,19 @@ def test_a_pool_whose_connections_were_all_cut_is_filled_anew(alias, pooled, han
     until(lambda: executor.idle and all_gone(alias))
     assert JobLog.objects.using(alias).filter(state="successful").count() == 11
     assert not JobLog.objects.using(alias).filter(state="failed").exists()
+
+
+def test_handlers_get_no_connection_that_plans_otherwise(alias, pooled, handle):
+    seen = set()
+
+    def look():
+        with connections[alias].cursor() as cursor:
+            cursor.execute("SHOW enable_seqscan")
+            seen.add(cursor.fetchone()[0])
+
+    handle(look, name="tests.look")
+    pooled(enough())
+    for _ in range(20):
+        make_job(alias, handler_type="tests.look")
+        until(lambda: all_gone(alias))
+    assert seen == {"on"}

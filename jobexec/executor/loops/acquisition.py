@@ -12,6 +12,7 @@ from jobexec.operations.acquire.acquire import acquire_jobs, locks_plain_first
 from jobexec.operations.acquire.cursor import AcquisitionCursor
 from jobexec.operations.settle.recover import release_strays
 from jobexec.operations.settle.release import release_jobs
+from jobexec.operations.sql.dialect import keep_plans
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.operations.values.acquired_job import AcquiredJob, Acquisition, ServedJobs, batches
 from jobexec.operations.values.category_turns import Turns
@@ -160,6 +161,7 @@ class JobAcquisition(Loop):
         scope, tenants = self.node.scope_of(engine, self._turns), self.tenants
         room = tenants.room() if tenants else None
         try:
+            keep_plans(engine.alias)
             with self.node.writing:
                 acquisition = self._lock(limit, scope if room is None else replace(scope, tenants=room))
         except Exception as error:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
+from jobexec.operations.sql.dialect import keep_plans
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.operations.sql.session import is_of_connection
 from jobexec.operations.values.acquired_job import AcquiredJob
@@ -236,6 +237,7 @@ class Settlement(Service):
         """Write a group; returns the outcomes that could not be written, to be tried again, and the reason."""
         using = self._node.using
         try:
+            keep_plans(using)
             with self._node.writing:
                 waiting = self._write(using, group)
         except Exception as error:

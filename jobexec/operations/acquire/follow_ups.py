@@ -46,7 +46,7 @@ def committed(
 def _read(using: str, owner: str, ids: Sequence[UUID], wide: bool) -> Locked:
     connection, spelled = connections[using], dialect(using)
     now = connection.ops.adapt_datetimefield_value(clock.now(using))
-    with spelled.cursor(connection, prepared=True) as cursor:
+    with spelled.cursor(connection) as cursor:
         cursor.execute(select(spelled, wide), {"owner": owner, "now": now, "ids": spelled.id_list(ids)})
         return read(using, owner, cursor.fetchall())
 

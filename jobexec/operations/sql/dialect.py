@@ -37,6 +37,12 @@ def dialect_of(connection: Any) -> Dialect:
     return _DIALECTS.get(connection.vendor, _PORTABLE)
 
 
+def keep_plans(using: str) -> None:
+    """Keep the plans of statements that this loop often executes; see :meth:`Dialect.keep_plans`."""
+    connection = connections[using]
+    dialect_of(connection).keep_plans(connection)
+
+
 def begins_with(using: str, column: str, prefix: str) -> Q:
     """The condition that a text begins with these very characters; of plain lookups, so that a batch can store it."""
     found = Q(**{f"{column}__startswith": prefix})

@@ -156,9 +156,16 @@ class Dialect:
     def cursor(self, connection: Any, *, prepared: bool = False) -> Any:
         """Return a cursor for many rows of numbers, flags and ids.
 
-        ``prepared``: the statement is often executed for few rows, so its plan is worth keeping, if that is possible.
+        ``prepared``: the statement is often executed, for few rows; see :meth:`keep_plans`.
         """
         return connection.cursor()
+
+    def keep_plans(self, connection: Any) -> None:
+        """Keep the plans of the ``prepared`` statements of a :meth:`cursor` from now on, if this database can.
+
+        To be called outside a transaction, for a connection that only serves a loop of an executor: its settings are
+        changed. May be called again and again.
+        """
 
     def pipeline(self, connection: Any) -> AbstractContextManager[None]:
         """Send the statements of the block together, if the driver can: each answer costs a wait for the interpreter.

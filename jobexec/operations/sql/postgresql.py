@@ -39,10 +39,10 @@ class _Floats(list[float]):
 _send_arrays: WeakSet[Any] = WeakSet()
 
 
-#: Whether statements of a driver's connection may be prepared: behind a pooler each may meet another server process.
-_prepares: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
-#: How often a statement is executed before it is prepared.
-_OFTEN = 3
+#: The driver's connections that keep the plans of their statements.
+_keep_plans: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+#: A plan that was made while a table was empty must be good for a million rows, too: by the index, in its order.
+_BY_INDEX = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"
 
 
 @cache
@@ -53,12 +53,13 @@ def _preparing(driver: Any) -> Any:
     class Preparing(base):  # type: ignore[misc]
         def execute(self, *args: Any, **options: Any) -> Any:
             connection = self.connection
-            before, connection.prepare_threshold = connection.prepare_threshold, _OFTEN
+            # The second time, so as not to keep the plans of what varies.
+            before, connection.prepare_threshold = connection.prepare_threshold, 1
             try:
                 return super().execute(*args, **options)
             except (driver.errors.FeatureNotSupported, driver.errors.InvalidSqlStatementName) as error:
                 # A migration has changed a column that the plan returns; or a pooler that looks like a server.
-                _prepares[connection] = False
+                _keep_plans[connection] = False
                 raise driver.errors.SerializationFailure(f"A prepared statement is out of date: {error}") from error
             finally:
                 connection.prepare_threshold = before
@@ -191,15 +192,22 @@ class PostgreSQL(Dialect):
                 connection.connection.adapters.register_dumper(kind, dumper)
             _send_arrays.add(connection.connection)
         with connection.wrap_database_errors:
-            kind = _preparing(driver) if prepared and self._may_prepare(connection.connection) else driver.Cursor
-            cursor = kind(connection.connection)
+            keeps = prepared and _keep_plans.get(connection.connection)
+            cursor = (_preparing(driver) if keeps else driver.Cursor)(connection.connection)
         cursor.format = driver.pq.Format.BINARY
         return connection.make_debug_cursor(cursor) if connection.queries_logged else connection.make_cursor(cursor)
 
-    def _may_prepare(self, driver: Any) -> bool:
-        if driver not in _prepares:
-            _prepares[driver] = not self.is_behind_pooler(driver)
-        return _prepares[driver]
+    def keep_plans(self, connection: Any) -> None:
+        connection.ensure_connection()
+        driver = connection.connection
+        if driver not in _keep_plans:
+            # Behind a pooler each statement may meet another server process, and psycopg's pool lends to other threads.
+            pooled = connection.settings_dict["OPTIONS"].get("pool") or self.is_behind_pooler(driver)
+            keep = not (pooled or self.prepares_sessions(connection))
+            if keep:
+                with driver.cursor() as cursor:
+                    cursor.execute(_BY_INDEX)
+            _keep_plans[driver] = keep
 
     @contextmanager
     def pipeline(self, connection: Any) -> Iterator[None]:

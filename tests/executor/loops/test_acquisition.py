@@ -1,10 +1,11 @@
 """One round of acquisition: never more than the pool grants, and nothing stays locked that nobody knows of."""
 
 import math
+import threading
 from types import SimpleNamespace
 
 import pytest
-from django.db import DataError, OperationalError
+from django.db import DataError, OperationalError, connections
 
 from jobexec import signals
 from jobexec.broker.message import NORMAL
@@ -21,7 +22,10 @@ from jobexec.operations.acquire import acquire, statement
 from jobexec.operations.acquire.acquire import acquire_jobs
 from jobexec.operations.acquire.cursor import AcquisitionCursor
 from jobexec.operations.settle.release import release_jobs
+from jobexec.operations.sql import postgresql
+from tests.support.executor import all_gone
 from tests.support.factories import LOCK_TIME, locked_ids, make_job
+from tests.support.waiting import until
 
 
 class Waiting(Pool):
@@ -343,3 +347,30 @@ def test_after_a_walk_to_the_end_the_head_is_looked_at_without_waiting(alias, bu
         assert loop.run_once() > 0.0
         assert first.pk in locked_ids(alias)
         assert loop.run_once() > 0.0
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("postgresql")
+def test_the_loops_of_an_executor_keep_plans_and_its_threads_do_not(alias, make_executor, handle, monkeypatch):
+    seen, threads, keep = [], set(), postgresql.PostgreSQL.keep_plans
+
+    def told(self, connection):
+        threads.add(threading.current_thread().name)
+        keep(self, connection)
+
+    monkeypatch.setattr(postgresql.PostgreSQL, "keep_plans", told)
+    handle(lambda: seen.append(_kept(alias)), name="tests.look")
+    executor = make_executor()
+    executor.start()
+    for _ in range(3):
+        make_job(alias, handler_type="tests.look")
+        until(lambda: all_gone(alias))
+    assert seen == [([], "on")] * 3
+    assert threads == {f"jobexec-{loop}-{alias}" for loop in ("acquisition", "settlement")}
+
+
+def _kept(alias):
+    """The plans that a connection keeps, and how it plans."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT array(SELECT statement FROM pg_prepared_statements), current_setting('enable_seqscan')")
+        return cursor.fetchone()
