@@ -4,7 +4,8 @@ For metrics, notifications and logs: receivers run in the thread that did the wo
 with ``send_robust``: an error in a receiver is logged and changes no job. Signals about jobs report what *was* written:
 they are sent after the commit, so that a rolled back change is never announced, and once per change in this process
 only (not in other nodes of the cluster). A crash between commit and signal loses the signal: work that must not be
-missed belongs in a job.
+missed belongs in a job. On PostgreSQL, queries in the threads that acquire and settle jobs avoid sequential scans,
+also those of receivers.
 
 Every signal has ``sender`` (for jobs: the model class of the row as it is now, or was last; for nodes: the ExecutorNode
 model) and ``using`` (the alias of the database, str). ``jobs`` is a sequence of rows changed together, ``job`` is one
