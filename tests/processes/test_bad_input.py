@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from django.db import transaction
 
 from jobexec import job
 from jobexec.exceptions import InvalidJob
@@ -210,7 +211,19 @@ def test_arguments_of_a_flow_that_are_too_large(alias):
     flow.step(answer, "small", after=flow.step(answer, LARGE, name="one"))
     with pytest.raises(InvalidJob, match="one: expected at most 65,536 bytes of JSON, got 100,"):
         flow.start(using=alias)
-    assert rows(alias, *STARTED) == set()
+    assert rows(alias, *DEPLOYED, *STARTED) == set()
+
+
+@pytest.mark.parametrize("option", [{"business_key": LARGE}, {"tenant_id": LARGE}])
+def test_a_flow_with_a_text_that_no_column_holds(alias, option):
+    """Nor is its shape kept, also if the caller's transaction goes on."""
+    flow = Flow("wrong", **option)
+    flow.step(answer, 1)
+    with transaction.atomic(alias):
+        with pytest.raises(InvalidJob):
+            flow.start(using=alias)
+        assert rows(alias, *DEPLOYED, *STARTED) == set()
+    assert rows(alias, *DEPLOYED, *STARTED) == set()
 
 
 def test_a_result_that_is_too_large_is_an_incident_at_its_step(alias, run_jobs, monkeypatch):
@@ -261,7 +274,8 @@ def test_a_correlation_that_fits_two_reaches_neither(alias):
     for _ in range(2):
         start("p", business_key="4711", using=alias)
     with pytest.raises(
-        MismatchingMessage, match="The message 'paid' must match exactly one instance that waits for it; 2 do"
+        MismatchingMessage,
+        match="The message 'paid' must match exactly one instance that waits for it; 2 do, which are wait of ",
     ):
         correlate("paid", business_key="4711", variables={"amount": 1}, using=alias)
     assert EventSubscription.objects.using(alias).filter(instance_id__isnull=False).count() == 2

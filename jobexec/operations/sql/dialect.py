@@ -37,6 +37,12 @@ def dialect_of(connection: Any) -> Dialect:
     return _DIALECTS.get(connection.vendor, _PORTABLE)
 
 
+def prepared_cursor(using: str) -> Any:
+    """Return a cursor for a statement that is often executed; see :meth:`Dialect.prepared_cursor`."""
+    connection = connections[using]
+    return dialect_of(connection).prepared_cursor(connection)
+
+
 def keep_plans(using: str) -> None:
     """Keep the plans of statements that this loop often executes; see :meth:`Dialect.keep_plans`."""
     connection = connections[using]

@@ -54,10 +54,9 @@ def insert_row(connection: BaseDatabaseWrapper, table: Table, values: Mapping[st
     """Insert one row; ``values`` come from :func:`parameters`."""
     statement = _statement(_ops(connection), table, tuple(values))
     try:
-        with connection.cursor() as cursor:
-            if (
-                dialect_of(connection).bulk_insert == "executemany"
-            ):  # Django converts named parameters to SQLite's placeholders faster
+        spelled = dialect_of(connection)
+        with spelled.prepared_cursor(connection) as cursor:
+            if spelled.bulk_insert == "executemany":  # Django converts named parameters to SQLite's placeholders faster
                 cursor.execute(statement.named, values)
             else:
                 cursor.execute(statement.one, tuple(values.values()))

@@ -160,8 +160,15 @@ class Dialect:
         """
         return connection.cursor()
 
+    def prepared_cursor(self, connection: Any) -> Any:
+        """Return a cursor for a statement that is often executed, whose plan is kept after :meth:`keep_plans`.
+
+        Then the server binds the parameters: one whose type it cannot tell needs a cast.
+        """
+        return connection.cursor()
+
     def keep_plans(self, connection: Any) -> None:
-        """Keep the plans of the ``prepared`` statements of a :meth:`cursor` from now on, if this database can.
+        """Keep the plans of statements for which that is asked from now on, if this database can.
 
         To be called outside a transaction, for a connection that only serves a loop of an executor: its settings are
         changed. May be called again and again.

@@ -67,6 +67,10 @@ def _preparing(driver: Any) -> Any:
     return Preparing
 
 
+def _wrapped(connection: Any, cursor: Any) -> Any:
+    return connection.make_debug_cursor(cursor) if connection.queries_logged else connection.make_cursor(cursor)
+
+
 @cache
 def _array_dumpers(driver: Any) -> dict[type, Any]:
     """How arrays are sent.
@@ -195,7 +199,14 @@ class PostgreSQL(Dialect):
             keeps = prepared and _keep_plans.get(connection.connection)
             cursor = (_preparing(driver) if keeps else driver.Cursor)(connection.connection)
         cursor.format = driver.pq.Format.BINARY
-        return connection.make_debug_cursor(cursor) if connection.queries_logged else connection.make_cursor(cursor)
+        return _wrapped(connection, cursor)
+
+    def prepared_cursor(self, connection: Any) -> Any:
+        driver = connection.connection
+        if driver is None or not _keep_plans.get(driver):
+            return connection.cursor()
+        with connection.wrap_database_errors:
+            return _wrapped(connection, _preparing(connection.Database)(driver))
 
     def keep_plans(self, connection: Any) -> None:
         connection.ensure_connection()

@@ -80,7 +80,7 @@ def correlated(
     )
     fitting = _fitting(using, rows, key, business_key, instance, values)
     found = _having(using, list(fitting.values_list("pk", "instance_id")[: MOST_RECEIVERS + 1]), values)
-    _check_receivers(message, len(found), all)
+    _check_receivers(using, message, found, all)
     with transaction.atomic(using=using):  # what one of them refuses, the caller's transaction survives
         answers = [deliver(using, pk, given, business_key=business_key or "", by_job=False) for pk in found]
         delivered = [id for id in answers if id is not None]
@@ -98,8 +98,9 @@ def _as_stored(match: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def _check_receivers(message: str, count: int, all: bool) -> None:
-    """Raise MismatchingMessage if a message fits this many; ``count`` may stop at the first that is too many."""
+def _check_receivers(using: str, message: str, found: Sequence[UUID], all: bool) -> None:
+    """Raise MismatchingMessage if a message fits this many; ``found`` may end with the first that is too many."""
+    count = len(found)
     if count > MOST_RECEIVERS:
         raise MismatchingMessage(
             f"The message {message!r} fits more than {MOST_RECEIVERS:,} that wait for it, and is delivered to none. "
@@ -107,8 +108,19 @@ def _check_receivers(message: str, count: int, all: bool) -> None:
         )
     if not all and count != 1:
         raise MismatchingMessage(
-            f"The message {message!r} must match exactly one instance that waits for it; {count} do."
+            f"The message {message!r} must match exactly one instance that waits for it; {count} do"
+            f"{_some_of(using, found) if found else '.'}"
         )
+
+
+def _some_of(using: str, found: Sequence[UUID]) -> str:
+    rows = EventSubscription.objects.using(using).filter(pk__in=found[:_TOLD]).order_by("pk")
+    shown = [f"{element} of {instance or definition}" for element, instance, definition in rows.values_list(*_WHERE)]
+    return f", {'for example' if len(found) > _TOLD else 'which are'} {', '.join(shown)}."
+
+
+#: How many receivers an error names, and by what.
+_TOLD, _WHERE = 3, ("element_id", "instance_id", "definition_id")
 
 
 def _fitting(

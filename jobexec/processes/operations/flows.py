@@ -6,7 +6,7 @@ import json
 from functools import partial
 from typing import Any
 
-from django.db import connections
+from django.db import connections, transaction
 
 from jobexec import clock
 from jobexec.operations.sql.on_commit import after_commit
@@ -29,17 +29,30 @@ def start_flow(
     user: str = "",
 ) -> ProcessInstance:
     """Start an instance of a flow in the caller's transaction; its definition is stored once for each shape."""
-    definition = define(using, process)
-    return start_instance(
-        using, definition, business_key=business_key, variables=variables, tenant_id=tenant_id, user=user
+    id = _definition_id(process)
+    start = partial(
+        start_instance, using, id, business_key=business_key, variables=variables, tenant_id=tenant_id, user=user
     )
+    if is_stored(using, id):
+        return start()
+    with transaction.atomic(using=using):  # the shape of a flow that is refused is not stored either
+        _store(using, id, process)
+        return start()
 
 
 def define(using: str, process: Process) -> str:
     """Store the shape of a flow if it is new; returns the id of its definition."""
-    id = f"{process.key}:flow:{shape(process)[:32]}"
-    if is_stored(using, id):
-        return id
+    id = _definition_id(process)
+    if not is_stored(using, id):
+        _store(using, id, process)
+    return id
+
+
+def _definition_id(process: Process) -> str:
+    return f"{process.key}:flow:{shape(process)[:32]}"
+
+
+def _store(using: str, id: str, process: Process) -> None:
     keep_time(using)
     row = ProcessDefinition(
         id=id,
@@ -52,4 +65,3 @@ def define(using: str, process: Process) -> str:
     record(using, process, update=False)
     # What the shape says of steps that are known: flows that start at the same time would wait for the caller's commit.
     after_commit(connections[using], partial(record, using, process))
-    return id

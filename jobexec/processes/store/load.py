@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 from uuid import UUID
 
-from django.db import connections
 from django.db.models import QuerySet, Sum, TextField
 from django.db.models.functions import Cast, Length
 
 from jobexec.models import Job
+from jobexec.operations.sql.dialect import prepared_cursor
 from jobexec.operations.sql.locks import reads_snapshots
 
 from ..definition import Trigger
@@ -49,7 +49,7 @@ def waiting(using: str, id: UUID, waits_for: UUID) -> tuple[Any, ...] | None:
     locked. Found by primary keys only: a fork of n branches asks n times.
     """
     if at_once(using):
-        with connections[using].cursor() as cursor:
+        with prepared_cursor(using) as cursor:
             cursor.execute(_WAITING, [id, waits_for])
             return cursor.fetchone()  # type: ignore[no-any-return]
     owner = Job.objects.using(using).filter(pk=id).exclude(execution_id="").values_list("execution_id", flat=True)
@@ -60,7 +60,7 @@ def waiting(using: str, id: UUID, waits_for: UUID) -> tuple[Any, ...] | None:
 def all_waiting(using: str, jobs: Collection[UUID]) -> dict[UUID, tuple[Any, ...]]:
     """As :func:`waiting`, for several jobs and their batches, by the ids of the jobs."""
     if at_once(using):
-        with connections[using].cursor() as cursor:
+        with prepared_cursor(using) as cursor:
             cursor.execute(_ALL_WAITING, [list(jobs)])
             return {row[0]: row[1:] for row in cursor.fetchall()}
     rows = Job.objects.using(using).filter(pk__in=jobs).exclude(execution_id="")

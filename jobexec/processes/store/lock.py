@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from math import ceil
 from uuid import UUID
 
-from django.db import OperationalError, connections
+from django.db import OperationalError
 from django.db.models import F
 
 from jobexec.conf import get_settings
 from jobexec.handlers.context import current_job
-from jobexec.operations.sql.dialect import dialect
+from jobexec.operations.sql.dialect import dialect, prepared_cursor
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.operations.sql.locks import has_skip_locked, lock_rows, reads_snapshots, waiting_at_most
 
@@ -73,7 +73,7 @@ def _locked_row(using: str, root: UUID, *, skip_locked: bool = False) -> Process
 
 def _fetched(using: str, statement: str, ids: UUID | list[UUID]) -> list[ProcessInstance]:
     """What the ORM would build anew for each step, for 0.2 ms."""
-    with connections[using].cursor() as cursor:
+    with prepared_cursor(using) as cursor:
         cursor.execute(statement, [ids])
         return [ProcessInstance.from_db(using, _FIELDS, values) for values in cursor.fetchall()]
 

@@ -8,9 +8,9 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import connections
 from django.db.models import QuerySet
 
+from jobexec.operations.sql.dialect import prepared_cursor
 from jobexec.operations.sql.locks import lock_rows
 
 from ..models import Execution, ProcessInstance, Variable
@@ -109,7 +109,7 @@ def _callers(using: str, instances: Collection[UUID], seen: Seen) -> set[UUID]:
 
 def count_joined(using: str, root: UUID, scope: UUID, element: str, known: Collection[UUID]) -> int:
     """How many tokens wait at a join, besides those that are known, where the database takes its own words."""
-    with connections[using].cursor() as cursor:
+    with prepared_cursor(using) as cursor:
         cursor.execute(_COUNT_JOINED, [root, scope, element, list(known)])
         (count,) = cursor.fetchone()
     return count  # type: ignore[no-any-return]
@@ -145,7 +145,7 @@ def _some_at_once(using: str, ids: Sequence[UUID], seen: Seen) -> Rows:
 def _both(using: str, statement: str, parameters: Mapping[str, Any]) -> Rows:
     """The rows of a statement that returns tokens, and variables in the same columns."""
     found = Rows([], [])
-    with connections[using].cursor() as cursor:
+    with prepared_cursor(using) as cursor:
         cursor.execute(statement, parameters)
         for is_variable, root, *columns, text in cursor.fetchall():
             value = {} if text == "{}" else json.loads(text) if isinstance(text, str) else text

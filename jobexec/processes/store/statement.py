@@ -16,7 +16,7 @@ from django.db.models import JSONField, Model
 from jobexec.models import Suspension, SuspensionScope
 from jobexec.operations.sql.copy import array
 from jobexec.operations.sql.delete import delete_rows
-from jobexec.operations.sql.dialect import dialect
+from jobexec.operations.sql.dialect import dialect, prepared_cursor
 from jobexec.operations.sql.insert import json_text, parameters
 from jobexec.operations.sql.locks import names_conflict_target
 
@@ -159,7 +159,7 @@ class Statement:
             return
         *parts, last = self._parts
         named = ", ".join(f"part{number} AS ({text})" for number, text in enumerate(parts))
-        with connections[self.using].cursor() as cursor:
+        with prepared_cursor(self.using) as cursor:
             cursor.execute(f"WITH {named} {last}" if parts else last, self._parameters)
         self._parts, self._parameters = [], []
 

@@ -169,6 +169,10 @@ CASES = {
         "start -> end\nstart2 -> end\nstart = start message m\nstart2 = start message m",
         "start2: Another start event waits for the message 'm'.",
     ),
+    "two start events for one signal": (
+        "start -> end\nstart2 -> end\nstart = start signal m\nstart2 = start signal m",
+        "start2: Another start event waits for the signal 'm'.",
+    ),
     "a boundary event on a gateway": (
         "start -> x? -> end\nb = boundary x timer in PT1H",
         "b: 'x' is not an activity of its scope that can have boundary events.",

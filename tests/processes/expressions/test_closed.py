@@ -249,6 +249,8 @@ OPENERS = {
     "open",
     "input",
 }
+#: Also as attributes, of a module for example; `re.compile` and `Path.open` are others.
+NEVER = {"eval", "exec", "__import__", "import_module", "import_string"}
 MODULES = {"importlib", "pickle", "marshal", "ctypes", "subprocess", "os", "sys", "builtins", "shelve", "code", "runpy"}
 
 
@@ -261,6 +263,10 @@ def test_nothing_makes_code_of_text(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in OPENERS, f"{path}:{node.lineno}"
+        if isinstance(node, ast.Attribute):
+            assert node.attr not in NEVER, f"{path}:{node.lineno}"
+        if isinstance(node, ast.ImportFrom):
+            assert not {alias.name for alias in node.names} & NEVER, f"{path}:{node.lineno}"
         if isinstance(node, ast.Import):
             assert not {alias.name.split(".")[0] for alias in node.names} & MODULES, f"{path}:{node.lineno}"
         if isinstance(node, ast.ImportFrom) and not node.level:

@@ -408,6 +408,7 @@ def test_incidents(alias, rest):
     rest.post(f"/external-task/{task['id']}/failure", workerId="w", retries=0, errorMessage="no luck")
     (incident,) = rest.get("/incident", processInstanceId=instance)[1]
     assert (incident["incidentMessage"], incident["incidentType"]) == ("no luck", "failedJob")
+    assert incident["processDefinitionId"] == ProcessInstance.objects.using(alias).get(pk=instance).definition_id
     assert rest.get(f"/incident/{incident['id']}")[1] == incident
     assert rest.get("/incident/count", processDefinitionKeyIn="order")[1] == {"count": 1}
     assert rest.get("/incident", processInstanceId="other")[1] == []

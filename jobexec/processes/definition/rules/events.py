@@ -103,14 +103,19 @@ def scopes_have_starts(process: Process) -> Iterator[Problem]:
             yield Problem(around.id, "A sub-process needs one start event.", around.line)
 
 
-def start_messages_differ(process: Process) -> Iterator[Problem]:
-    names: set[str] = set()
+_STARTING = {Trigger.MESSAGE: "message", Trigger.SIGNAL: "signal"}
+
+
+def starts_differ(process: Process) -> Iterator[Problem]:
+    known: set[tuple[Trigger, str]] = set()
     for node in process.start_events(None):
-        if node.event is None or node.event.trigger is not Trigger.MESSAGE or not isinstance(node.event.name, str):
+        event = node.event
+        if event is None or event.trigger not in _STARTING or not isinstance(event.name, str):
             continue
-        if node.event.name in names:
-            yield Problem(node.id, f"Another start event waits for the message {node.event.name!r}.", node.line)
-        names.add(node.event.name)
+        if (event.trigger, event.name) in known:
+            what = f"{_STARTING[event.trigger]} {event.name!r}"
+            yield Problem(node.id, f"Another start event waits for the {what}.", node.line)
+        known.add((event.trigger, event.name))
 
 
 def boundary_events_are_attached(process: Process) -> Iterator[Problem]:
@@ -190,7 +195,7 @@ RULES = (
     codes_are_plain_where_caught,
     scopes_have_starts,
     instances_start_at_their_own_start_events,
-    start_messages_differ,
+    starts_differ,
     boundary_events_are_attached,
     errors_interrupt,
     catchers_differ,

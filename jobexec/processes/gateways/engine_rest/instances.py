@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -187,7 +188,7 @@ def _incidents(request: HttpRequest) -> QuerySet[Incident]:
 
 @endpoint("GET", permission="search")
 def incidents(request: HttpRequest) -> HttpResponse:
-    return _INCIDENTS.page(request, _incidents(request), lambda rows: [shown.incident(row) for row in rows])
+    return _INCIDENTS.page(request, _incidents(request), partial(shown.incidents, database()))
 
 
 @endpoint("GET", permission="search")
@@ -198,7 +199,7 @@ def incident_count(request: HttpRequest) -> HttpResponse:
 @endpoint("GET", permission="search")
 def incident(request: HttpRequest, id: str) -> HttpResponse:
     row = _incidents(request).filter(ids("pk")(id)).first()
-    return json_answer(shown.incident(row or missing(f"No matching incident with id {id}")))
+    return json_answer(shown.incidents(database(), [row or missing(f"No matching incident with id {id}")])[0])
 
 
 @endpoint("POST", permission="publish")

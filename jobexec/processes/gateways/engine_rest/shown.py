@@ -7,6 +7,7 @@ from typing import Any
 
 from jobexec import clock
 from jobexec.gateways.rest.camunda7.times import shown as moment
+from jobexec.identifiers import as_id
 from jobexec.models import Incident
 
 from ...models import InstanceState, ProcessDefinition, ProcessDeployment, ProcessInstance, ProcessResource, UserTask
@@ -177,10 +178,19 @@ def _task(row: UserTask, is_suspended: bool) -> dict[str, Any]:
     }
 
 
-def incident(row: Incident) -> dict[str, Any]:
+def incidents(using: str, rows: Iterable[Incident]) -> list[dict[str, Any]]:
+    """Show incidents, each with the definition of its process instance, if that is one of a process."""
+    listed = list(rows)
+    ids = {id for row in listed if (id := as_id(row.process_instance_id)) is not None}
+    instances = ProcessInstance.objects.using(using).filter(pk__in=ids)
+    known = {str(id): definition for id, definition in instances.values_list("pk", "definition_id")}
+    return [_incident(row, known.get(row.process_instance_id)) for row in listed]
+
+
+def _incident(row: Incident, definition: str | None) -> dict[str, Any]:
     return {
         "id": str(row.pk),
-        "processDefinitionId": None,
+        "processDefinitionId": definition,
         "processInstanceId": row.process_instance_id or None,
         "executionId": row.process_instance_id or None,
         "incidentTimestamp": moment(row.timestamp),
