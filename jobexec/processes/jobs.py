@@ -15,6 +15,7 @@ from jobexec.retry import RetryPlan
 from .engine.inputs import Continue, ErrorThrown, JobDone, JobFailed, Retried, Triggered
 from .exceptions import Suspended
 from .handlers.deliver import deliver
+from .handlers.environment import is_quick
 from .handlers.messages import receive
 from .handlers.results import kept
 from .handlers.signals import DELIVER
@@ -35,8 +36,9 @@ __all__ = ["cancel_page"]
 
 
 @job(name=CONTINUE, atomic=True)
-def continue_token(context: JobContext, root: str, token: str) -> None:
-    """Begin or leave an element. The step, and the end of this job, are one transaction."""
+def continue_token(context: JobContext, root: str, token: str, call: str = "") -> None:
+    """Begin or leave an element. The step, and the end of this job, are one transaction. ``call`` is the handler that
+    it begins with."""
     event = Continue(UUID(token), context.id)
 
     last: Exception | None = None
@@ -51,7 +53,7 @@ def continue_token(context: JobContext, root: str, token: str) -> None:
     group = context.group
     if isinstance(group, StepGroup):
         group.take(UUID(root), event)
-    elif context.work.exclusive:  # no other job of the instance runs meanwhile
+    elif context.work.exclusive and (not call or is_quick(call)):  # nothing waits for long
         proceed_or_fail(context.using, UUID(root), event, failed)
     else:
         proceed_beside(context.using, UUID(root), event, context.work.tenant_id, failed)

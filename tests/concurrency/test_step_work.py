@@ -4,18 +4,20 @@ import threading
 from datetime import date
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 
 from demo_project.bookings.models import Booking
 from jobexec.exceptions import RetryIn
 from jobexec.executor.execute_now import execute_now
 from jobexec.models import Job, TimerJob
 from jobexec.processes.definition import Expression, Flow, JobOptions, Kind, Node, Process, Work
+from jobexec.processes.handlers import environment
 from jobexec.processes.handlers.registry import service_task
 from jobexec.processes.models import Execution, ProcessInstance, UserTask, Variable
 from jobexec.processes.operations.check import check
 from jobexec.processes.operations.flows import start_flow
 from jobexec.processes.operations.instances import cancel, set_variables
+from jobexec.processes.store.lock import locked_now
 from tests.support.threads import together
 
 pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
@@ -121,3 +123,41 @@ def test_a_variable_that_two_change_at_once_is_lost_by_neither(alias):
     execute_now(row.pk, using=alias)
     assert written(alias) == ["a"]
     assert Variable.objects.using(alias).get(name="common").value == 11
+
+
+@pytest.fixture
+def alone(alias):
+    """An instance with one task, whose job is exclusive."""
+    work = Work(handler="tests.work.beside")
+    nodes = (
+        Node("s", Kind.START_EVENT),
+        Node("a", Kind.SERVICE_TASK, work=work, jobs=JobOptions(before=True)),
+        Node("after", Kind.USER_TASK),
+    )
+    return start_flow(alias, Process("alone", nodes, (Flow("f", "s", "a"), Flow("g", "a", "after"))), {"common": 0})
+
+
+def test_an_operator_does_not_wait_for_an_exclusive_job_either(alias, alone):
+    DURING["a"] = lambda context: together(alias, lambda: cancel(alone.pk, using=alias)) and None
+    run(alias, "a")
+    assert ProcessInstance.objects.using(alias).get().state == "cancelled"
+    assert written(alias) == []
+
+
+@pytest.mark.parametrize("took", [0.001, 1.0])
+def test_only_quick_work_of_an_exclusive_job_is_done_under_the_lock(alias, alone, monkeypatch, took):
+    monkeypatch.setitem(environment._took, "tests.work.beside", took)
+    free = []
+
+    def look(context):
+        free.append(locked_now(alias, [alone.pk])[0])
+
+    DURING["a"] = lambda context: together(alias, lambda: transactional(alias, look, context)) and None
+    run(alias, "a")
+    assert [bool(found) for found in free] == [took == 1.0]
+    assert UserTask.objects.using(alias).count() == 1
+
+
+def transactional(alias, function, *args):
+    with transaction.atomic(alias):
+        function(*args)

@@ -288,6 +288,8 @@ class JobWriter:
         if job.kind not in _HANDLERS:
             return {"args": [], "kwargs": kwargs | {"token": str(job.owner), "arguments": job.payload["arguments"]}}
         if job.kind is JobKind.CONTINUE:
-            return {"args": [], "kwargs": kwargs | {"token": str(job.owner)}}
+            handler = job.payload.get("handler")
+            call = {"call": handler} if handler is not None else {}
+            return {"args": [], "kwargs": kwargs | {"token": str(job.owner)} | call}
         kwargs |= {"owner": str(job.owner), "element": job.element, **cycle}
         return {"args": [], "kwargs": kwargs | {"activity": str(job.activity) if job.activity else None}}

@@ -115,9 +115,10 @@ def test_a_partial_index_can_be_migrated():
 
 
 @pytest.mark.databases("postgresql")
-def test_half_of_each_page_is_left_free(alias):
+@pytest.mark.parametrize("table", ["jobexec_job", "jobexec_processes_execution"])
+def test_half_of_each_page_is_left_free(alias, table):
     with connections[alias].cursor() as cursor:
-        cursor.execute("SELECT reloptions FROM pg_class WHERE relname = 'jobexec_job'")
+        cursor.execute("SELECT reloptions FROM pg_class WHERE relname = %s", [table])
         options = cursor.fetchone()[0]
     assert "fillfactor=50" in options and "autovacuum_vacuum_scale_factor=0.01" in options
 
