@@ -1,4 +1,4 @@
-"""The work of a step before its lock: tasks of one instance whose jobs are not exclusive do it beside each other.
+"""The work of a step before its lock: tasks of one hierarchy do it beside each other, and nobody waits for it.
 
 The step is rehearsed on rows that are not locked, up to the first call of a handler, which is made: it is in the
 transaction of the job, as the step that follows. Then the hierarchy is locked and loaded again, and the step is taken
