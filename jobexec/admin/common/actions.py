@@ -294,8 +294,9 @@ def _counts_of(rows: QuerySet[Any]) -> dict[tuple[str, str], CappedCount]:
     more = seen > COUNT_LIMIT
     counts = {meant: CappedCount.upto(count, more) for meant, count in found.items()}
     whole = estimated(rows) if more else None
-    for meant, count in counts.items() if whole is not None else ():
-        count.estimate = round(found[meant] * whole / seen)
+    if whole is not None:
+        for meant, count in counts.items():
+            count.estimate = round(found[meant] * whole / seen)
     return counts
 
 
