@@ -51,7 +51,7 @@ FIRST: dict[type[Any], str] = {
     models.GatewayClient: "name standing expires",
     models.JobLog: "time state_badge handler",
     Incident: "state_badge handler since",
-    models.FailureGroup: "handler exception_name standing",
+    models.FailureGroup: "group_title text standing",
     models.Batch: "operation state_badge progress began",
     models.HistoryJob: "standing_badge handler due",
     models.Schedule: "name standing handler next",

@@ -62,7 +62,9 @@ def test_for_people(alias, busy, monkeypatch):
     assert "in 1 h  shop.ship" in text
     assert "tenant  acme" in text and "tenant  other" in text
     assert str(busy.pk) in text and "requeue" in text
-    assert _cells(lines, "failures", 1)[:2] == ["1,234", "1"] and "ValueError: no" in text and "f-1" in text
+    assert _cells(lines, "failures", 1)[:2] == ["1,234", "1"] and "f-1" in text
+    assert _cells(lines, "failures")[-3:] == ["group", "message", "fingerprint"]
+    assert _cells(lines, "failures", 1)[-3:] == ["pay: ValueError", "ValueError: no", "f-1"]
 
 
 def _cells(lines, first, below=0):

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 from django.db import connections
+from django.db.models import Q
 
 from jobexec import clock
-from jobexec.models import DeadLetterJob, FailureGroup, Incident, Job, MeterLog
-from jobexec.operations.reports import meters, subjects
+from jobexec.models import DeadLetterJob, ExternalWorkerJob, FailureGroup, Incident, Job, MeterLog
+from jobexec.operations.reports import held, meters, subjects
 from jobexec.operations.reports.counts import CappedCount
 from jobexec.operations.reports.failure_groups import dead_letters_by_group, failure_groups
 from tests.support.factories import make_row
@@ -144,13 +145,14 @@ def test_large_numbers_are_estimated_as_far_as_the_database_knows(alias: str) ->
 
 
 def test_what_is_shown_of_a_subject_reads_no_large_table_as_a_whole(alias: str) -> None:
-    for table in (Job, DeadLetterJob):
+    for table in (Job, ExternalWorkerJob, DeadLetterJob):
         fill(alias, table, handler_type="tests.other")
     make_row(Job, alias, handler_type="tests.pay")
     fill(alias, Incident, state="open", timestamp=clock.now(alias), category="default")
     scan = {"postgresql": "Seq Scan on {}", "mysql": "'{}', 'ALL'", "sqlite": "SCAN {}')"}[connections[alias].vendor]
     looks: list[tuple[type[Any], Any]] = [
         (Job, lambda: subjects.standing_of(alias, "handler", "tests.pay")),
+        (ExternalWorkerJob, lambda: subjects.standing_of(alias, "handler", "tests.pay")),
         (DeadLetterJob, lambda: subjects.standing_of(alias, "handler", "tests.pay")),
         (Job, lambda: subjects.backlog(alias, ["default", "mail"])),
         (Incident, lambda: subjects.groups_of(alias, "handler", "tests.pay")),
@@ -158,3 +160,12 @@ def test_what_is_shown_of_a_subject_reads_no_large_table_as_a_whole(alias: str) 
     for table, look in looks:
         for plan in plans(alias, table, look):
             assert scan.format(table._meta.db_table) not in plan, plan
+
+
+def test_jobs_in_progress_are_found_at_the_front_of_the_order_of_acquisition(alias: str) -> None:
+    fill(alias, Job, handler_type="tests.other", category="default", rank=5)
+    make_row(Job, alias, handler_type="tests.pay", category="mail", rank=5)
+    looks = plans(alias, Job, lambda: held.held_executable(alias, Q(handler_type="tests.pay"), clock.now(alias)))
+    assert len(looks) == 7, "a statement for each category and deployment, and two for what follows it"
+    for look in looks:
+        assert "jobexec_job_acquisition" in look, look

@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from jobexec.exceptions import JobExecError
 from jobexec.models import Batch
 from jobexec.operations.batches.control import start_batch
-from jobexec.operations.reports.counts import COUNT_LIMIT
+from jobexec.operations.reports.counts import COUNT_LIMIT, estimated
 
 from . import batching
 from .base import FROM_PAGE, TableAdmin
@@ -268,22 +268,36 @@ class DeletingAction(Action):
 def meant_jobs(*parts: QuerySet[Any]) -> list[str]:
     """How many rows there are of which handler and tenant, the most first; empty for tables without handlers.
 
-    Of many rows the first ones are counted, as everywhere.
+    Of many rows the first ones are counted, as everywhere. The last line is then "…", as further handlers may follow.
     """
-    found: Counter[tuple[str, str]] = Counter()
-    more = ""
+    found: dict[tuple[str, str], list[CappedCount]] = {}
     for rows in parts:
-        if not {"handler_type", "tenant_id"} <= {each.name for each in rows.model._meta.fields}:
-            continue
-        counted = Counter(rows.order_by().values_list("handler_type", "tenant_id")[:COUNT_LIMIT])
-        more = "+" if counted.total() >= COUNT_LIMIT else more
-        found += counted
+        for meant, count in _counts_of(rows).items():
+            found.setdefault(meant, []).append(count)
+    totals = {meant: CappedCount.total(*counts) for meant, counts in found.items()}
+    most = sorted(totals, key=lambda meant: -totals[meant].likely)[:COMPOSED]
     told = []
-    for (handler, tenant), count in found.most_common(COMPOSED):
-        values = {"count": f"{count}{more}", "handler": handler, "tenant": tenant}
+    for handler, tenant in most:
+        values = {"count": totals[handler, tenant].text, "handler": handler, "tenant": tenant}
         text = _("%(handler)s of tenant %(tenant)s: %(count)s") if tenant else _("%(handler)s: %(count)s")
         told.append(text % values)
-    return [*told, *(["…"] if len(found) > COMPOSED else [])]
+    incomplete = len(totals) > COMPOSED or any(count.capped for count in totals.values())
+    return [*told, *(["…"] if incomplete else [])]
+
+
+def _counts_of(rows: QuerySet[Any]) -> dict[tuple[str, str], CappedCount]:
+    """The rows by handler and tenant; the first ones stand for all where the database estimates how many there are."""
+    if not {"handler_type", "tenant_id"} <= {each.name for each in rows.model._meta.fields}:
+        return {}
+    found = Counter(rows.order_by().values_list("handler_type", "tenant_id")[: COUNT_LIMIT + 1])
+    seen = found.total()
+    more = seen > COUNT_LIMIT
+    counts = {meant: CappedCount.upto(count, more) for meant, count in found.items()}
+    whole = estimated(rows) if more else None
+    if whole is not None:
+        for meant, count in counts.items():
+            count.estimate = round(found[meant] * whole / seen)
+    return counts
 
 
 def left_alone(modeladmin: TableAdmin, count: int, reason: str, keys: list[str]) -> str:

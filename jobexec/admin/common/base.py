@@ -207,8 +207,8 @@ class TableAdmin(ModelAdmin):
         """Warn about what a page shows; the page is shown even where no middleware takes messages."""
         self.message_user(request, text, messages.WARNING, fail_silently=True)
 
-    def note_of_search(self, queryset: QuerySet[Any]) -> str:
-        """A hint after a search without a result."""
+    def note_of_search(self, request: HttpRequest, queryset: QuerySet[Any]) -> str:
+        """What the search of this request has left out."""
         return ""
 
     def to_show(self, queryset: QuerySet[Any]) -> QuerySet[Any]:

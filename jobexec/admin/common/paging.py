@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib import messages
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.core.paginator import Page, Paginator
@@ -68,12 +69,15 @@ class LightChangeList(ChangeList):
             raise IncorrectLookupParameters(type(error).__name__) from error
         finally:
             self.queryset = rows
-        if self.query and not self.result_list and request.method == "GET":
+        if self.query and request.method == "GET":
             self._tell_what_is_searched(request)
         self.model_admin.complete_shown(request, list(self.result_list))  # type: ignore[attr-defined]
 
     def _tell_what_is_searched(self, request: Any) -> None:
-        text = _("No results for “%(term)s”. You can search this list for: %(what)s")
-        said = text % {"term": self.query, "what": self.search_help_text or ", ".join(self.search_fields)}
-        note = self.model_admin.note_of_search(self.queryset)  # type: ignore[attr-defined]
-        self.model_admin.warn(request, f"{said} {note}".rstrip())  # type: ignore[attr-defined]
+        note = self.model_admin.note_of_search(request, self.queryset)  # type: ignore[attr-defined]
+        if not self.result_list:
+            text = _("No results for “%(term)s”. You can search this list for: %(what)s")
+            said = text % {"term": self.query, "what": self.search_help_text or ", ".join(self.search_fields)}
+            self.model_admin.warn(request, f"{said} {note}".rstrip())  # type: ignore[attr-defined]
+        elif note:
+            self.model_admin.message_user(request, note, messages.INFO, fail_silently=True)

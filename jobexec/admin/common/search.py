@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from enum import Enum, auto
+from typing import Any, ClassVar
 
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
+from django.utils.formats import number_format
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -44,7 +46,22 @@ _TEXTS: dict[type[Model], tuple[str, str]] = {
 }
 
 
+class By(Enum):
+    """What the rows of a search have been found by, or would have been."""
+
+    NOTHING = auto()
+    ID = auto()
+    INSTANCE = auto()
+    HANDLER = auto()
+    TEXT = auto()
+
+
 def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySet[Any]:
+    """The rows of :func:`find`."""
+    return find(queryset, term, id_column)[0]
+
+
+def find(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> tuple[QuerySet[Any], By]:
     """Rows with this id, key or process instance; if there are none, rows of handlers with such a name; and so on.
 
     Ids, keys and process instances are looked up exactly, in their indexes. Handler names have no index in the job
@@ -53,20 +70,38 @@ def search(queryset: QuerySet[Any], term: str, id_column: str = "pk") -> QuerySe
     """
     term = term.strip()
     if not term:
-        return queryset
+        return queryset, By.NOTHING
     if "\0" in term:  # PostgreSQL has no NUL in a text
-        return queryset.none()
+        return queryset.none(), By.NOTHING
     id = as_id(term)
     exact = Q(process_instance_id=term) | _by_key(queryset, term)
     found = queryset.filter(exact if id is None else exact | Q(**{id_column: id}))
-    if found.order_by().exists():
-        return found
+    first = list(found.order_by().values_list("process_instance_id", flat=True)[:1])
+    if first:
+        return found, By.INSTANCE if first == [term] else By.ID
     names = handlers_named(term, queryset.db)
     of_handlers = by_handler(term, names)
     if names:
-        return queryset.filter(of_handlers)
+        return queryset.filter(of_handlers), By.HANDLER
     others = _by_correlation(queryset, term) | _by_exception(queryset, term) | _by_argument(queryset, term)
-    return queryset.filter(of_handlers | others)
+    return queryset.filter(of_handlers | others), By.TEXT
+
+
+class IndexedSearch(TableAdmin):
+    """A list that is searched by :func:`find`, and says what it has not searched."""
+
+    id_column: ClassVar[str] = "pk"
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        found, by = find(queryset, search_term, self.id_column)
+        request.jobexec_found = (search_term.strip(), by)  # type: ignore[attr-defined]
+        return found, False
+
+    def note_of_search(self, request: HttpRequest, queryset: QuerySet[Any]) -> str:
+        term, by = getattr(request, "jobexec_found", ("", By.NOTHING))
+        return note(self.model, queryset.db, term, by)
 
 
 def by_handler(term: str, names: Collection[str]) -> Q:
@@ -105,9 +140,11 @@ def _by_key(queryset: QuerySet[Any], term: str) -> Q:
 
 
 def _by_correlation(queryset: QuerySet[Any], term: str) -> Q:
-    if "correlation_id" not in {field.name for field in queryset.model._meta.concrete_fields}:
-        return Q(pk__in=[])
-    return _latest(queryset, "pk") & Q(correlation_id=term)
+    return _latest(queryset, "pk") & Q(correlation_id=term) if _has_correlation(queryset.model) else Q(pk__in=[])
+
+
+def _has_correlation(model: type[Model]) -> bool:
+    return "correlation_id" in {field.name for field in model._meta.concrete_fields}
 
 
 def _by_exception(queryset: QuerySet[Any], term: str) -> Q:
@@ -127,13 +164,73 @@ def _by_argument(queryset: QuerySet[Any], term: str) -> Q:
     """Rows with the term as a value that may be shown: guessing must not reveal a masked value."""
     if queryset.model not in JOB_TABLES or not argument_index.has_index(queryset.db, queryset.model):
         return Q(pk__in=[])
-    name, sign, text = term.partition("=")
-    name, text = (name.strip(), text.strip()) if sign else ("", term)
-    values = argument_index.values_of(text)
+    name, values = _values_of(term)
     rows = argument_index.with_argument(queryset.model._base_manager.using(queryset.db), values)
     columns = rows.only("pk", "handler_type", "job_key")
     found = arguments_of(list(with_short_arguments(columns)[:MOST_WITH_ARGUMENT]), queryset.db)
     return Q(pk__in=[row.pk for row, arguments in found if has_argument(arguments, values, name or None)])
+
+
+def _values_of(term: str) -> tuple[str, list[Any]]:
+    """The name of the argument, '' for any, and the values that the term may mean."""
+    name, sign, text = term.partition("=")
+    name, text = (name.strip(), text.strip()) if sign else ("", term)
+    return name, argument_index.values_of(text)
+
+
+def note(model: type[Model], using: str, term: str, by: By) -> str:
+    """The message about what was not searched for the term; empty if everything was."""
+    if by is By.NOTHING:
+        return ""
+    if by is By.TEXT:
+        parts = [_note_of_texts(model, using), _note_of_values(model, using, term)]
+        return " ".join(filter(None, parts))
+    text = {
+        By.ID: gettext("Found by id or key. Not searched: %(what)s."),
+        By.INSTANCE: gettext("Found by process instance. Not searched: %(what)s."),
+        By.HANDLER: gettext("The name of a handler begins with the term. Not searched: %(what)s."),
+    }[by]
+    return text % {"what": ", ".join(_later(model, by))}
+
+
+def _later(model: type[Model], by: By) -> list[str]:
+    """What is only searched if nothing has been found so far."""
+    found = [] if by is By.HANDLER else [gettext("handlers")]
+    if _has_correlation(model):
+        found.append(gettext("correlation ids"))
+    if model in _TEXTS:
+        found.append(gettext("exceptions"))
+    if model in JOB_TABLES:
+        found.append(gettext("arguments"))
+    return found
+
+
+def _note_of_texts(model: type[Model], using: str) -> str:
+    """The message if there are more rows than are searched for texts and correlation ids."""
+    if not (model in _TEXTS or _has_correlation(model)):
+        return ""
+    if not model._base_manager.using(using).order_by("-pk").values_list("pk")[LATEST : LATEST + 1]:
+        return ""
+    count = {"count": number_format(LATEST, force_grouping=True)}
+    if model is DeadLetterJob:
+        text = gettext(
+            "Only the latest %(count)s rows were searched for this text, and all rows for names of exceptions."
+        )
+        return text % count
+    return gettext("Only the latest %(count)s rows were searched for this text.") % count
+
+
+def _note_of_values(model: type[Model], using: str, term: str) -> str:
+    """The message if arguments were not searched, or not in all rows."""
+    if model not in JOB_TABLES:
+        return ""
+    if not argument_index.has_index(using, model):
+        return note_of_arguments(model, using)
+    rows = argument_index.with_argument(model._base_manager.using(using), _values_of(term)[1])
+    if not rows.values_list("pk")[MOST_WITH_ARGUMENT : MOST_WITH_ARGUMENT + 1]:
+        return ""
+    text = gettext("Only the first %(count)s jobs with this argument were read.")
+    return text % {"count": number_format(MOST_WITH_ARGUMENT, force_grouping=True)}
 
 
 def note_of_arguments(model: type[Model], using: str) -> str:

@@ -202,8 +202,8 @@ def _quiet_line(text: Any) -> SafeString:
 class FailureGroupAdmin(OperationPermissions, HandlerSearch):
     """Groups, the latest failures first, with links to their dead letters."""
 
-    list_display = ("handler", "exception_name", "text", "standing", "count", "last", "first", "dead_letters")
-    list_display_links = ("handler",)
+    list_display = ("group_title", "text", "standing", "count", "last", "first", "dead_letters")
+    list_display_links = ("group_title",)
     list_filter = (AttentionFilter,)
     search_fields = ("fingerprint__exact", "exception__startswith")
     search_help_text = gettext_lazy(
@@ -235,13 +235,11 @@ class FailureGroupAdmin(OperationPermissions, HandlerSearch):
         for row in rows:
             row.dead = counts[row.pk]
 
-    @admin.display(description=gettext_lazy("handler"), ordering="handler_type")
-    def handler(self, group: FailureGroup) -> SafeString:
-        return display.handler(group.handler_type)
-
-    @admin.display(description=gettext_lazy("exception"))
-    def exception_name(self, group: FailureGroup) -> str | SafeString:
-        return display.handler(group.exception) if group.exception else display.NONE
+    @admin.display(description=gettext_lazy("group"))
+    def group_title(self, group: FailureGroup) -> SafeString:
+        """The title, and under the pointer the full names."""
+        names = ": ".join(filter(None, (group.handler_type, group.exception)))
+        return format_html('<span title="{}">{}</span>', names, group)
 
     @admin.display(description=gettext_lazy("attention"))
     def standing(self, group: FailureGroup) -> SafeString:

@@ -17,7 +17,6 @@ from jobexec.operations.manage.history_by_hand import delete_history_jobs, write
 
 from ..common import display, filters, search, text_filters
 from ..common.actions import Action, DeletingAction, Outcome
-from ..common.base import TableAdmin
 from ..common.job_columns import JobColumns
 from ..common.permissions import OperationPermissions
 from ..common.tenancy import COLUMN
@@ -50,7 +49,7 @@ class DeleteHistory(DeletingAction):
 
 
 @admin.register(HistoryJob)
-class HistoryJobAdmin(JobColumns, OperationPermissions, TableAdmin):
+class HistoryJobAdmin(JobColumns, OperationPermissions, search.IndexedSearch):
     """History jobs, the next due first."""
 
     list_display = ("standing_badge", "handler", "instance_link", "due", "tries", "age")
@@ -81,11 +80,6 @@ class HistoryJobAdmin(JobColumns, OperationPermissions, TableAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return request.user.has_perm("jobexec.delete_historyjob")
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        return search.search(queryset, search_term), False
 
     @admin.display(description=gettext_lazy("state"))
     def standing_badge(self, job: HistoryJob) -> SafeString:

@@ -19,7 +19,6 @@ from jobexec.models import FailureGroup, Incident, IncidentState, Resource
 
 from ..common import display, filters, search, text_filters
 from ..common.actions import Action, Outcome, RowAction
-from ..common.base import TableAdmin
 from ..common.batching import MOST_BY_PAGES
 from ..common.forms import AnnotationForm, RetriesForm
 from ..common.incident_columns import incident_badge
@@ -75,7 +74,7 @@ class RequeueJob(Action):
 
 
 @admin.register(Incident)
-class IncidentAdmin(OperationPermissions, TableAdmin):
+class IncidentAdmin(OperationPermissions, search.IndexedSearch):
     """Incidents, the latest first; without a filter only open ones."""
 
     list_display = ("state_badge", "handler", "job_link", "instance", "since", "note")
@@ -93,6 +92,7 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
     sortable_by = ()
     search_fields = ("job_id",)
     search_help_text = search.LOG_HELP
+    id_column = "job_id"
     actions = (RequeueJob(), Annotate())
     readonly_fields = ("state_badge", "job_link", "began", "ended", "message_text", "note", "alike")
     fieldsets = (
@@ -117,11 +117,6 @@ class IncidentAdmin(OperationPermissions, TableAdmin):
         if request.GET.get("state__exact") == filters.IncidentStateFilter.ALL:
             return ("-id",)
         return ("-timestamp", "-id")
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        return search.search(queryset, search_term, "job_id"), False
 
     def complete_shown(self, request: HttpRequest, rows: Sequence[Any]) -> None:
         super().complete_shown(request, rows)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -15,7 +14,6 @@ from django.utils.translation import gettext_lazy as _
 from jobexec.models import JobLog
 
 from ..common import display, filters, search, text_filters
-from ..common.base import TableAdmin
 from ..common.job_columns import visible_calls
 from ..common.job_log_columns import log_badge
 from ..common.page_links import instance_link
@@ -23,7 +21,7 @@ from ..common.tenancy import COLUMN
 
 
 @admin.register(JobLog)
-class JobLogAdmin(TableAdmin):
+class JobLogAdmin(search.IndexedSearch):
     """The log, newest first; each entry links to its job in whichever table it is now."""
 
     list_display = (
@@ -42,6 +40,7 @@ class JobLogAdmin(TableAdmin):
     ordering = ("-timestamp", "-id")
     search_fields = ("job_id",)
     search_help_text = search.LOG_HELP
+    id_column = "job_id"
     deferred = ("exception_stack",)
     readonly_fields = ("time", "state_badge", "job_link", "waited", "ran", "exception_text", "stack")
     fieldsets = (
@@ -63,11 +62,6 @@ class JobLogAdmin(TableAdmin):
             },
         ),
     )
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        return search.search(queryset, search_term, "job_id"), False
 
     def complete_shown(self, request: HttpRequest, rows: Sequence[Any]) -> None:
         """The log has no arguments: entries show the calls of jobs that are still there."""

@@ -25,7 +25,7 @@ from .story import Story, story_of
 from .surroundings import Surroundings
 
 
-class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
+class JobTableAdmin(JobColumns, OperationPermissions, search.IndexedSearch, LocatedAdmin):
     """A job table: tabs above the list, buttons and history on the page of a job."""
 
     own_columns: ClassVar[tuple[str, ...]] = ()
@@ -63,14 +63,6 @@ class JobTableAdmin(JobColumns, OperationPermissions, LocatedAdmin):
         return row
 
     # The list.
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        return search.search(queryset, search_term), False
-
-    def note_of_search(self, queryset: QuerySet[Any]) -> str:
-        return search.note_of_arguments(self.model, queryset.db)
 
     @method_decorator(sensitive_post_parameters())  # the arguments of a job that is run again
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:

@@ -134,12 +134,12 @@ class Groups(Group):
 
 def _columns() -> list[Column]:
     return [
-        Column(_("group")),
+        Column(_("fingerprint")),
         Column(_("last"), right=True),
         Column(_("total"), right=True),
         Column(_("dead letters"), right=True),
         Column(_("attention")),
-        Column(_("handler"), least=12, keep_end=True),
+        Column(_("group"), least=24),
         Column(_("message"), least=14, extra=1),
         Column(_("assigned to"), least=6, extra=2),
     ]
@@ -156,7 +156,7 @@ def _cells(found: GroupOfFailures, screen: Screen) -> list[Cell | str]:
         number(group.count),
         number(found.dead_letters),
         standing,
-        group.handler_type,
+        str(group),
         group.message,
         group.assigned_to or NONE,
     ]

@@ -34,6 +34,7 @@ from ..rows.routing import free, held
 from ..sql.time_buckets import floor, sums_by_slot
 from ..values.histogram import KEYS
 from .counts import COUNT_LIMIT, ESTIMATES_FROM, CappedCount, estimated, estimated_rows
+from .held import HELD
 from .meters import JOB_BACKLOG, JOB_BACKLOG_SAMPLES, JOB_FAILED, JOB_SUCCESSFUL, RUNS_OF, Counts
 from .throughput import Runs, step_of, times_of
 
@@ -86,8 +87,8 @@ class GroupShare:
 class Standing:
     """How many jobs of the subject are in each table, among its oldest rows: those that wait, and those that are held.
 
-    Of tables with more rows, PostgreSQL estimates those that wait. Those that are held have no estimate: they change
-    too fast for statistics.
+    Of tables with more rows, PostgreSQL estimates those that wait. Those that are held change too fast for statistics;
+    they are found along indexes (:mod:`~jobexec.operations.reports.held`).
     """
 
     tables: dict[type[AbstractJob], CappedCount]
@@ -121,8 +122,17 @@ def standing_of(using: str, kind: str, value: str, tenants: Collection[str] | No
         tables[table] = CappedCount.upto(found["free"], more)
         if more:
             tables[table].estimate = estimated(table._base_manager.using(using).filter(meant, free(table, now)))
-        running.append(CappedCount.upto(found["held"], more))
+        if table in HELD:
+            running.append(_running(using, table, meant, now, found["held"], more))
     return Standing(tables, CappedCount.total(*running))
+
+
+def _running(using: str, table: type[AbstractJob], meant: Q, now: datetime, seen: int, more: bool) -> CappedCount:
+    """The jobs of a table that are held, of which some were seen; ``more``: it has rows that were not counted."""
+    if not more:
+        return CappedCount.upto(seen)
+    found = HELD[table](using, meant, now)
+    return CappedCount.upto(max(seen, found), found.capped)
 
 
 def groups_of(using: str, kind: str, value: str, tenants: Collection[str] | None = None) -> list[GroupShare]:

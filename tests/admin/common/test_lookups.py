@@ -96,5 +96,5 @@ def test_an_address_sorts_by_what_the_list_offers_only(admin):
 
     columns = admin.get(list_url(FailureGroup)).context["cl"].list_display
     assert ordered(columns.index("last"))[0] == "last_time"
-    for name in ("count", "handler"):
+    for name in ("count", "first"):
         assert ordered(columns.index(name)) == ("-last_time", "fingerprint"), "the order of the list"

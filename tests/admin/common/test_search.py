@@ -13,6 +13,7 @@ from jobexec.handlers.registry import isolated
 from jobexec.models import (
     DeadLetterJob,
     FailureGroup,
+    HistoryJob,
     Incident,
     Job,
     JobDefinition,
@@ -159,7 +160,7 @@ def test_a_list_says_what_it_is_searched_for_if_it_finds_nothing(admin):
 
 @pytest.mark.databases("postgresql")
 @pytest.mark.transactional
-def test_arguments_are_found_by_their_index_and_only_if_they_may_be_shown(alias, settings):
+def test_arguments_are_found_by_their_index_and_only_if_they_may_be_shown(alias, settings, monkeypatch):
     settings.JOBEXEC = {"ENGINES": {name: {} for name in connections}}
 
     def found(term):
@@ -179,6 +180,12 @@ def test_arguments_are_found_by_their_index_and_only_if_they_may_be_shown(alias,
         assert searching.note_of_arguments(Job, alias) == ""
         for term in ("17", "order_id=17", "Köln", "city=Köln", "paid=true"):
             assert found(term) == {row.pk}, term
+            assert searching.note(Job, alias, term, searching.By.TEXT) == ""
+        monkeypatch.setattr(searching, "MOST_WITH_ARGUMENT", 1)
+        twin = data.make(Job, alias, handler_type="shop.pay", handler_configuration=given)
+        said = searching.note(Job, alias, "order_id=17", searching.By.TEXT)
+        assert said == "Only the first 1 jobs with this argument were read."
+        twin.delete()
         for term in ("4111", "card=4111", "amount=17", "1=1", 'a"b', "\\", "●●●"):
             assert found(term) == set(), term
         with connections[alias].cursor() as cursor:
@@ -197,3 +204,50 @@ def test_elsewhere_arguments_have_no_index(alias, settings):
     with pytest.raises(CommandError, match="on PostgreSQL only"):
         call_command("jobs", "index", "arguments", database=alias)
     assert "on PostgreSQL only" in searching.note_of_arguments(Job, alias)
+
+
+def told(client, table, term):
+    return client.told(client.get(list_url(table), {"q": term}))
+
+
+@pytest.mark.parametrize(
+    ("table", "left_out"),
+    [
+        (Job, "correlation ids, arguments"),
+        (DeadLetterJob, "correlation ids, exceptions, arguments"),
+        (HistoryJob, "correlation ids"),
+    ],
+)
+def test_a_list_says_what_was_not_searched_because_something_was_found(admin, table, left_out):
+    row = data.make(table, handler_type="shop.jobs.pack", process_instance_id="order-1")
+    JobDefinition.objects.create(pk="shop.jobs.pack", handler_type="shop.jobs.pack", category="default")
+    by_id = ("info", f"Found by id or key. Not searched: handlers, {left_out}.")
+    assert told(admin, table, str(row.pk)) == [by_id]
+    by_instance = ("info", f"Found by process instance. Not searched: handlers, {left_out}.")
+    assert told(admin, table, " order-1 ") == [by_instance]
+    by_handler = f"The name of a handler begins with the term. Not searched: {left_out}."
+    assert told(admin, table, "pack") == [("info", by_handler)]
+    table.objects.all().delete()
+    ((level, text),) = told(admin, table, "pack")
+    assert (level, text.endswith(f" {by_handler}")) == ("warning", True)
+
+
+def test_lists_without_arguments_do_not_mention_them(admin):
+    incident = data.incident(data.dead_letter())
+    ((_level, text),) = told(admin, Incident, str(incident.job_id))
+    assert text == "Found by id or key. Not searched: handlers, exceptions."
+    assert told(admin, Incident, incident.message[3:20]) == [], "everything was searched"
+
+
+@pytest.mark.parametrize(("latest", "said"), [(3, False), (2, True)])
+@pytest.mark.parametrize("table", [DeadLetterJob, HistoryJob])
+def test_a_list_says_that_only_the_latest_rows_were_searched(admin, monkeypatch, table, latest, said):
+    monkeypatch.setattr(searching, "LATEST", latest)
+    monkeypatch.setattr(searching, "note_of_arguments", lambda model, using: "")
+    for number in range(3):
+        data.make(table, correlation_id=f"basket-{number}")
+    every = ", and all rows for names of exceptions" if table is DeadLetterJob else ""
+    text = f"Only the latest {latest} rows were searched for this text{every}."
+    assert told(admin, table, "basket-2") == ([("info", text)] if said else [])
+    ((level, nothing),) = told(admin, table, "basket-7")
+    assert (level, nothing.endswith(f" {text}")) == ("warning", said)

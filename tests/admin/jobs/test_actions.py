@@ -9,7 +9,7 @@ import pytest
 from django.db import IntegrityError
 
 from jobexec import clock, operations
-from jobexec.admin.common import batching
+from jobexec.admin.common import actions, batching
 from jobexec.admin.history.audit_log import sentence
 from jobexec.admin.messages.actions import DeleteMessages
 from jobexec.models import (
@@ -424,3 +424,20 @@ def test_the_question_about_a_group_is_about_its_dead_letters(admin):
     data.dead_letter(tenant_id="acme")
     text = admin.act(FailureGroup, "requeue", [group], answered=False).content.decode()
     assert "<li>shop.jobs.charge_card of tenant acme: 1</li>" in text
+
+
+@pytest.mark.parametrize(
+    ("limit", "estimate", "told"),
+    [
+        (4, None, ["shop.jobs.charge_card of tenant acme: 3", "shop.jobs.pack: 1"]),
+        (3, None, ["shop.jobs.charge_card of tenant acme: 3+", "shop.jobs.pack: 1+", "…"]),
+        (3, 20_000, ["shop.jobs.charge_card of tenant acme: ≈15,000", "shop.jobs.pack: ≈5,000", "…"]),
+    ],
+)
+def test_the_question_estimates_many_jobs(admin, monkeypatch, limit, estimate, told):
+    """Exactly as many as the limit are counted; of more, the first ones stand for all that the database expects."""
+    monkeypatch.setattr(actions, "COUNT_LIMIT", limit)
+    monkeypatch.setattr(actions, "estimated", lambda rows: estimate)
+    rows = [data.dead_letter(tenant_id="acme") for _ in range(3)] + [data.dead_letter(handler_type="shop.jobs.pack")]
+    asked = admin.act(DeadLetterJob, "requeue", rows, answered=False)
+    assert asked.context["meant"] == told

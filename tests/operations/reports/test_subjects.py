@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jobexec.models import DeadLetterJob, Incident, Job, MeterLog, TimerJob
-from jobexec.operations.reports import subjects
+from jobexec.models import DeadLetterJob, ExecutorNode, ExternalWorkerJob, Incident, Job, MeterLog, TimerJob
+from jobexec.operations.reports import held, subjects
 from jobexec.operations.reports.meter_roll_up import BEGINNING, roll_up
 from jobexec.operations.reports.meters import flush_meters
 from jobexec.operations.values.histogram import KEYS
@@ -93,6 +93,47 @@ def test_jobs_are_counted_in_all_tables(alias, frozen):
     assert int(found.running) == 1
     assert int(subjects.standing_of(alias, "handler", "pay", ["acme"]).tables[TimerJob]) == 0
     assert int(subjects.standing_of(alias, "tenant", "acme").tables[Job]) == 1
+
+
+def hold(alias):
+    """Old free jobs of three tables, and jobs in progress that are newer than all that are counted."""
+    for table in (Job, ExternalWorkerJob, DeadLetterJob):
+        make_row(table, alias, handler_type="ship", rank=9)
+        make_row(table, alias, handler_type="pay", rank=9)
+    for category in ("a", "a", "b"):
+        make_row(Job, alias, handler_type="pay", category=category, lock_owner="n1")
+    make_row(Job, alias, handler_type="ship", category="a", deployment_id="shop:2", lock_owner="n1")
+    until = NOW + MINUTE
+    make_row(ExternalWorkerJob, alias, handler_type="pay", lock_owner="w", lock_expiration_time=until)
+    make_row(ExternalWorkerJob, alias, handler_type="pay", lock_owner="w", lock_expiration_time=NOW - MINUTE)
+
+
+@pytest.mark.every_database
+def test_jobs_in_progress_are_counted_in_large_tables(alias, frozen, monkeypatch):
+    monkeypatch.setattr(subjects, "COUNT_LIMIT", 1)
+    hold(alias)
+    assert subjects.standing_of(alias, "handler", "pay").running.text == "4"
+    assert subjects.standing_of(alias, "handler", "ship").running.text == "1"
+    assert subjects.standing_of(alias, "category", "b").running.text == "1"
+    assert subjects.standing_of(alias, "handler", "pay", ["acme"]).running.text == "0"
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize(("busy", "text"), [(8, "4"), (9, "4+")])
+def test_a_count_of_jobs_in_progress_is_a_lower_bound_if_nodes_report_far_more(alias, frozen, monkeypatch, busy, text):
+    monkeypatch.setattr(subjects, "COUNT_LIMIT", 1)
+    hold(alias)
+    times = {"start_time": NOW, "heartbeat_time": NOW, "lease_expiration_time": NOW + MINUTE}
+    ExecutorNode.objects.using(alias).create(name="n1", lock_owner="n1", busy_threads=busy - 3, queued_jobs=3, **times)
+    assert subjects.standing_of(alias, "handler", "pay").running.text == text
+
+
+@pytest.mark.parametrize(("name", "most"), [("FRONT", 2), ("MOST_RUNS", 2)])
+def test_a_count_of_jobs_in_progress_is_a_lower_bound_where_reading_stops(alias, frozen, monkeypatch, name, most):
+    monkeypatch.setattr(subjects, "COUNT_LIMIT", 1)
+    monkeypatch.setattr(held, name, most)
+    hold(alias)
+    assert subjects.standing_of(alias, "handler", "pay").running.capped
 
 
 def test_groups_are_those_of_open_incidents(alias, frozen):

@@ -257,15 +257,15 @@ def failures(seen: Overview, screen: Screen) -> Part | None:
         Column(_("failures"), right=True),
         Column(pgettext("dead letters", "dead"), right=True),
         Column(_("last"), right=True),
-        Column(_("handler"), least=12, keep_end=True),
-        Column(_("exception"), least=12),
-        Column(_("fingerprint"), extra=1),
+        Column(_("group"), least=24),
+        Column(_("message"), least=12, extra=1),
+        Column(_("fingerprint"), extra=2),
     ]
     rows = []
     for each in seen.failure_groups or []:
         group, numbers = each.group, (number(each.group.count), number(each.dead_letters))
         last = distance(group.last_time, seen.now)
-        rows.append([*numbers, last, group.handler_type, group.message or group.exception, group.fingerprint])
+        rows.append([*numbers, last, str(group), group.message, group.fingerprint])
     return _part(screen, _("Groups of failures"), columns, rows)
 
 
