@@ -193,7 +193,7 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, d
         end_span(outcome)
         with suppress(Exception):
             text = "Job %s could not start (%s); it is released"
-            logger.warning(text, work.id, error, extra=log_fields(work, outcome="returned"))
+            logger.warning(text, work.id, one_line(error), extra=log_fields(work, outcome="returned"))
         return False
     else:
         failure = failure_of(error, work.using, handler, draining)
