@@ -28,6 +28,7 @@ from jobexec.operations.reports.meter_totals import MeterTotals
 from jobexec.operations.reports.resources import open_breakers, totals
 from jobexec.operations.reports.unserved_types import external_counts, types_without_worker
 from jobexec.operations.reports.worker_table import connected
+from jobexec.operations.sql.errors import one_line
 from jobexec.operations.sql.place import place
 from jobexec.operations.values.histogram import BOUNDS, KEYS
 from jobexec.runtime.connections import own_transactions
@@ -111,7 +112,7 @@ class JobExecCollector(Collector):
                 read = self._totals.setdefault(place(using), MeterTotals(using)).read
                 samples = list(_samples(using, read))
             except Exception as error:
-                logger.warning("The metrics of %s could not be read: %s", using, error)
+                logger.warning("The metrics of %s could not be read: %s", using, one_line(error))
                 samples = [_up(0)]
             for add in samples:
                 add(families, using)

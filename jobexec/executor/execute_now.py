@@ -30,6 +30,7 @@ from jobexec.operations.rows.move import move
 from jobexec.operations.rows.routing import is_external
 from jobexec.operations.settle.fail import fail_job
 from jobexec.operations.settle.recover import lock_for
+from jobexec.operations.sql.errors import one_line
 from jobexec.operations.targets.lookup import find_job
 from jobexec.operations.values.acquired_job import AcquiredJob, columns, from_row
 from jobexec.operations.values.failure import Failure
@@ -170,7 +171,7 @@ def _record(outcome: Outcome, failure: Failure, run: Run) -> None:
         # Without the stack trace: it contains the handler's error unredacted.
         reason = without_secrets(str(error), outcome)
         text = "Job %s: its failure could not be recorded (%s); its lock will expire"
-        logger.error(text, work.id, reason, extra=log_fields(work, outcome=outcome.name))
+        logger.error(text, work.id, one_line(reason), extra=log_fields(work, outcome=outcome.name))
     else:
         outcome.counted, outcome.became = moved is not None, type(moved) if moved is not None else None
 
@@ -190,7 +191,8 @@ def _count(outcome: Outcome) -> None:
             write_counted(using, REPORTER, meters.take(), clock.now(using))
     except DatabaseError as error:
         work = outcome.work
-        logger.warning("Job %s could not be counted in the meters: %s", work.id, error, extra=log_fields(work))
+        text = "Job %s could not be counted in the meters: %s"
+        logger.warning(text, work.id, one_line(error), extra=log_fields(work))
 
 
 def _lock(

@@ -16,6 +16,7 @@ from jobexec.handlers.base import JobHandler
 from jobexec.handlers.context import JobContext, current_job
 from jobexec.operations.enqueue.follow_ups import Hold, ask_before_inserts
 from jobexec.operations.settle.release import release_jobs
+from jobexec.operations.sql.errors import one_line
 from jobexec.operations.sql.locks import is_single_writer
 from jobexec.operations.values.acquired_job import AcquiredJob
 from jobexec.operations.values.followers import MOST, Followers, Streak
@@ -265,7 +266,7 @@ class JobExecutor(Service):
         try:
             call_in_thread("jobexec-give-back", lambda: self._release(batches), _GIVE_BACK)
         except TimeoutError as error:
-            logger.warning("Jobs could not be released so far (%s)", error)  # the thread goes on
+            logger.warning("Jobs could not be released so far (%s)", one_line(error))  # the thread goes on
 
     def _release(self, batches: Sequence[Batch]) -> None:
         jobs = sorted((work for batch in batches for work in batch), key=lambda work: work.using)
@@ -273,7 +274,7 @@ class JobExecutor(Service):
             try:
                 release_jobs(using, list(group))
             except Exception as error:
-                logger.warning("Jobs on %s could not be released (%s); trying again", using, error)
+                logger.warning("Jobs on %s could not be released (%s); trying again", using, one_line(error))
                 self.engines[using].doubt()  # if it stops, its last heartbeat or recovery releases them
 
     def _flush(self) -> None:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from jobexec.operations import external
 from jobexec.operations.external.types import Completion
 from jobexec.operations.sql.dialect import dialect
+from jobexec.operations.sql.errors import one_line
 from jobexec.runtime.connections import clean_connections
 from jobexec.runtime.database_threads import LONGEST_LINE, DatabaseThreads, Overloaded
 
@@ -140,7 +141,7 @@ class Completions:
             try:
                 outcomes = external.complete_external_jobs(self._using, [one.completion for one in group])
             except Exception as error:
-                logger.debug("%d completions are tried one by one: %s", len(group), error)
+                logger.debug("%d completions are tried one by one: %s", len(group), one_line(error))
             else:
                 done = [(one, outcome) for one, outcome in zip(group, outcomes, strict=True) if outcome]
                 self._answer([(one, None if outcome is True else outcome) for one, outcome in done])

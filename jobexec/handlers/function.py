@@ -49,6 +49,22 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_WITH_OPTIONS = "call enqueue(…), or using(…).enqueue(…) for options"
+#: What to call instead of the methods that other libraries give to their functions.
+_HINTS = {
+    "delay": _WITH_OPTIONS,
+    "apply_async": _WITH_OPTIONS,
+    "send": _WITH_OPTIONS,
+    "send_with_options": _WITH_OPTIONS,
+    "defer": _WITH_OPTIONS,
+    "configure": "call using(…).enqueue(…)",
+    "defer_async": "call aenqueue(…)",
+    "delay_on_commit": "call enqueue(…), which takes part in the transaction",
+    "signature": "call s(…)",
+    "si": "call s(…)",
+    "AsyncResult": "call get_result(…)",
+}
+
 
 class JobFunction(Generic[P, R]):
     """A function that can be enqueued: the result of ``@job``. A call runs the function directly.
@@ -94,6 +110,14 @@ class JobFunction(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<job {self.name}>"
+
+    if not TYPE_CHECKING:  # a type checker finds unknown attributes by itself
+
+        def __getattr__(self, name: str) -> Any:
+            # Called only for what does not exist; and for a copy that is not complete yet, without its own name.
+            hint = f": {_HINTS[name]}" if name in _HINTS else ""
+            own = self.__dict__.get("name", type(self).__name__)
+            raise AttributeError(f"{own!r} has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ from uuid import UUID
 from django.core.serializers.json import DjangoJSONEncoder
 
 from jobexec import clock
+from jobexec.conf import get_settings
 from jobexec.conf import values as conf_values
 from jobexec.conf.messages import check_duration, check_moment
 from jobexec.exceptions import InvalidJob, InvalidRetryPlan
@@ -93,12 +94,33 @@ _WORDS = {
     "queueing_lock": ("unique",),
     "singleton": ("unique",),
     "using": ("database",),
+    "backend": ("database",),
+    "routing_key": ("category", "queue_name"),
+    "task_id": (),
+    "job_id": (),
+}
+_OF_ALL_CALLS = ("keep_result", "takes_context", "name", "aliases", "sensitive", "schedule", "timezone", "misfire")
+#: What to do instead of options of other libraries that have no counterpart among the options.
+_HINTS = {
+    "bind": "A function whose first parameter is called 'context' receives the context of its job.",
+    "acks_late": "It is always on: a job is in its table until it has ended.",
+    "ignore_result": "It is the default: results are kept only with @job(keep_result=...).",
+    "link": "A flow runs one job after another: jobexec.processes.flow.",
+    "link_error": "A flow runs a job after the failure of another: jobexec.processes.flow.",
+    "task_id": "enqueue() assigns the id of a job; the option 'unique' prevents duplicates.",
+    "job_id": "enqueue() assigns the id of a job; the option 'unique' prevents duplicates.",
+} | {
+    name: f"It applies to all calls of a function: give it to @job({name}=...)."  # @job takes it out of its options
+    for name in _OF_ALL_CALLS
 }
 
 
 def unknown_option(name: str, known: Collection[str]) -> InvalidJob:
     """The error for an option that is not ``known``, with the one that is probably meant."""
-    meant = [word for word in _WORDS.get(name, ()) if word in known] or get_close_matches(str(name), known, n=1)
+    if name in _WORDS:  # whatever resembles it means something else
+        meant = [word for word in _WORDS[name] if word in known]
+    else:
+        meant = get_close_matches(str(name), known, n=1)
     return InvalidJob(f"Unknown option {name!r}." + (f" Did you mean {meant[0]!r}?" if meant else ""))
 
 
@@ -106,11 +128,8 @@ def check_options(options: Mapping[str, Any]) -> None:
     """Raise :class:`~jobexec.exceptions.InvalidJob`, naming the option, if one is unknown or has a wrong value."""
     for name, value in options.items():
         if name not in JobOptions.__annotations__:
-            if name == "keep_result":
-                raise InvalidJob(
-                    "Unknown option 'keep_result'. It applies to all calls of a function: give it to "
-                    "@job(keep_result=...)."
-                )
+            if name in _HINTS:
+                raise InvalidJob(f"Unknown option {name!r}. {_HINTS[name]}")
             raise unknown_option(name, JobOptions.__annotations__)
         _check(name, value)
     if "delay" in options and "run_after" in options:
@@ -193,8 +212,14 @@ def _check_deployment(name: str, value: Any) -> None:
 
 def _check_headers(name: str, value: Any) -> None:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InvalidJob(f"headers: expected a mapping with strings as keys, got {value!r}.")
+        raise InvalidJob(f"headers: expected a mapping with strings as keys, got {shown(value)}.")
     check_json("headers", value)
+    size = len(json.dumps(value, cls=DjangoJSONEncoder))
+    if size > conf_values.SMALLEST_LIMIT and size > (limit := get_settings().arguments_max_size):
+        raise InvalidJob(
+            f"headers: expected at most {limit:,} bytes of JSON (setting ARGUMENTS_MAX_SIZE), got {size:,}; store "
+            "large data in a model or a file, and pass its key."
+        )
 
 
 def _check_unique(name: str, value: Any) -> None:

@@ -15,6 +15,7 @@ from django.db.backends.signals import connection_created
 
 from jobexec.conf import get_settings
 from jobexec.operations.sql.dialect import dialect_of
+from jobexec.operations.sql.errors import one_line
 from jobexec.operations.sql.session import SessionWatch, in_transaction, is_closed, is_lost
 
 logger = logging.getLogger("jobexec.executor")
@@ -210,7 +211,7 @@ def close_connection(connection: Any) -> None:
     try:
         connection.close()
     except Exception as error:
-        logger.debug("A connection to %s could not be closed: %s", connection.alias, error)
+        logger.debug("A connection to %s could not be closed: %s", connection.alias, one_line(error))
         broken = True
     if broken:
         del connections[connection.alias]

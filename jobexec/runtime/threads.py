@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from jobexec import clock
 from jobexec.conf import Settings
+from jobexec.operations.sql.errors import one_line
 
 from .connections import close_connections, refresh_connections, rest_connections
 from .wake_up import WakeUpEvent
@@ -175,7 +176,8 @@ class Loop(Service):
         # The first of a row of failures is news; the rest would fill the log of a database outage.
         level = logging.WARNING if failures == 1 else logging.DEBUG
         with suppress(Exception):  # a project's logging filter that fails must not cost the thread
-            logger.log(level, "%s failed, next try in %.1f s: %s", self.name, pause, error, exc_info=failures == 1)
+            text = "%s failed, next try in %.1f s: %s"
+            logger.log(level, text, self.name, pause, one_line(error), exc_info=failures == 1)
         stopping.wait(pause)
 
 

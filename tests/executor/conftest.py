@@ -13,7 +13,7 @@ from jobexec.executor.job_executor import JobExecutor
 from jobexec.executor.loops import settlement
 from jobexec.executor.loops.settlement import Settlement
 from jobexec.executor.nodes.node import Node
-from jobexec.executor.run.failure_log import failure_log
+from jobexec.operations.values.failure_log import failure_log
 from tests.support.factories import acquire, make_job
 from tests.support.waiting import TIMEOUT, threads, until
 

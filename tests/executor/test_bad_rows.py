@@ -170,6 +170,16 @@ def test_a_retry_plan_that_is_garbage_is_replaced_by_the_default_one(alias, hand
     assert "its retry plan is broken; using the default plan" in caplog.text
 
 
+def test_a_storm_of_broken_retry_plans_is_ten_lines_in_the_log(alias, handle, caplog):
+    handle(lambda: 1 / 0, name="tests.fail")
+    for _ in range(12):
+        write_raw(alias, make_job(alias, handler_type="tests.fail"), retry_plan="garbage")
+    for _ in range(12):
+        run_one(alias)
+    assert TimerJob.objects.using(alias).count() == 12
+    assert len([text for text in caplog.messages if "its retry plan is broken" in text]) == 10
+
+
 def test_huge_texts_and_far_numbers_are_run(alias, handle):
     seen = []
     handle(lambda text: seen.append(len(text)), name="tests.long")

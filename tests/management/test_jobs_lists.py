@@ -11,7 +11,7 @@ from jobexec.management.jobs.actions import ACTIONS
 from jobexec.models import DeadLetterJob, Incident
 from jobexec.operations import fail_job, requeue
 from jobexec.operations.batches.control import start_batch
-from tests.support.factories import HANDLER, a_failure, a_run, work
+from tests.support.factories import a_failure, a_run, work
 from tests.support.jobs_command import jobs, objects
 
 pytestmark = pytest.mark.usefixtures("engines", "frozen")
@@ -29,15 +29,34 @@ def test_incidents(alias, frozen):
     Incident.objects.using(alias).filter(job_id=first.id).update(annotation="asked the bank")
     code, text = jobs("incidents", alias=alias)
     head, *rows = text.splitlines()
-    assert code == 0 and head.split()[:4] == ["job", "since", "handler", "message"]
+    assert code == 0 and head.split()[:4] == ["job", "since", "call", "message"]
     assert [row.split()[0] for row in rows] == [str(second.id), str(first.id)]
-    assert "1 min ago" in rows[0] and HANDLER in rows[0] and "ValueError: no" in rows[0] and "asked the bank" in rows[1]
+    assert (
+        "1 min ago" in rows[0]
+        and "do_nothing()" in rows[0]
+        and "ValueError: no" in rows[0]
+        and "asked the bank" in rows[1]
+    )
     _, (told,) = objects("incidents", "--limit", 1, alias=alias)
     assert (told["job_id"], told["state"]) == (str(second.id), "open")
     assert told["timestamp"] == (NOW + timedelta(minutes=2)).isoformat()
     _, (told,) = objects("incidents", "--state", "resolved", alias=alias)
     assert told["job_id"] == str(solved.id)
     assert jobs("incidents", "--state", "deleted", alias=alias) == (0, "No incidents.\n")
+
+
+def test_incidents_in_a_narrow_terminal(alias, monkeypatch):
+    """The id is cut as in a list of jobs, and can be entered as it is shown; the call has its place."""
+    monkeypatch.setenv("COLUMNS", "80")
+    arguments = {"args": [], "kwargs": {"order": 17}}
+    job = work(alias, retries=1, handler_type="shop.charge", handler_configuration=arguments)
+    fail_job(alias, job, a_failure("ValueError: no"), a_run(alias))
+    code, text = jobs("incidents", alias=alias, terminal=True)
+    _, row = text.splitlines()
+    assert code == 0 and len(row) <= 80
+    assert row.startswith(f"{str(job.id)[:13]}") and str(job.id) not in row
+    assert "charge(order=17)" in row and "ValueError: no" in row
+    assert jobs("why", row.split()[0], alias=alias)[0] == 0
 
 
 @pytest.mark.gate

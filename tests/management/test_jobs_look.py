@@ -189,6 +189,8 @@ class TestList:
         ("arguments", "message"),
         [
             (["--order", "revision"], "order: expected one of id"),
+            (["--order=-priorty"], "Did you mean 'priority'?"),
+            (["--state", "dead"], "Did you mean 'dead_letter'?"),
             (["--state", "running"], "states: expected one of executable"),
             (["--state", "dead-leter"], "Did you mean 'dead_letter'?"),
             (["--handler", ""], "handler: expected a string that is not empty"),
@@ -321,6 +323,8 @@ def test_a_word_that_is_none_gets_the_one_that_is_meant(capsys):
         (["lst"], "list"),
         (["schedules", "enabel"], "enable"),
         (["list", "--type", "tmer"], "timer"),
+        (["list", "--handlr", "levy"], "--handler"),
+        (["schedules", "show", "--tims=5", "report"], "--times"),
     ):
         with pytest.raises(SystemExit) as ended:
             Command().run_from_argv(["manage.py", "jobs", *arguments])

@@ -79,6 +79,8 @@ def test_show_says_what_the_rate_allows(alias, pay):
 def test_show_what_nobody_has_used(alias):
     assert jobs("resource", "show", "customer:1", alias=alias)[0] == 0
     assert jobs("resource", "show", "nothing", alias=alias) == (3, "There is no such resource.\n")
+    _, text = jobs("resource", "show", "pay.exampel", alias=alias)
+    assert text == "There is no such resource. Did you mean pay.example?\n"
     assert jobs("resource", "show", "nothing", "--json", alias=alias) == (3, "")
 
 

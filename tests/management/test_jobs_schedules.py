@@ -50,6 +50,13 @@ def test_nothing_is_there(alias):
     assert objects("schedules", "show", "report", alias=alias) == (3, [])
 
 
+def test_a_name_that_is_none_gets_the_one_that_is_meant(alias, schedule):
+    _, text = jobs("schedules", "show", "reprot", alias=alias)
+    assert text == "There is no such schedule. Did you mean report?\n"
+    code, text = jobs("schedules", "disable", "reprot", alias=alias)
+    assert code == 3 and text.endswith(" Did you mean 'report'?\n")
+
+
 def test_the_list_says_when_next_and_hides_what_is_sensitive(alias, schedule):
     for arguments in ((), ("list",)):
         code, text = jobs("schedules", *arguments, alias=alias)

@@ -4,6 +4,7 @@ import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 from django.core.management.color import no_style
@@ -195,9 +196,16 @@ def test_an_action_is_watched_in_a_pipe(alias, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(top.time, "sleep", wait)
+    missing = str(uuid4())
     make_node(alias, "berlin")
     code, told = objects("nodes", "--watch", alias=alias)
     assert code == 0 and [each["name"] for each in told] == ["berlin", "berlin"] and waited == [2.0, 2.0]
+    waited.clear()
+    for action in (["show", missing], ["why", missing], ["incidents"], ["batches"], ["resource"]):
+        waited.clear()
+        assert jobs(*action, "--watch", alias=alias)[0] == 0 and waited == [2.0, 2.0], action
+    waited.clear()
+    assert jobs("batches", "show", missing, "--watch=3", alias=alias)[0] == 0 and waited == [3.0, 3.0]
     code, text = jobs("nodes", "--watch=1", "pause", "berlin", alias=alias)
     assert code == 2 and "--watch works only with actions that change nothing" in text
 

@@ -6,6 +6,7 @@ import pytest
 from django.db import connections
 
 from jobexec.clock import FrozenClock
+from jobexec.operations.values.failure_log import failure_log
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +25,12 @@ def frozen():
     """The clock, which only the test moves."""
     with FrozenClock(datetime(2026, 3, 1, 12, tzinfo=UTC)) as clock:
         yield clock
+
+
+@pytest.fixture(autouse=True)
+def own_log():
+    """The process counts what it logs; the next test starts anew."""
+    failure_log.forget()
 
 
 @pytest.fixture

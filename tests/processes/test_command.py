@@ -377,3 +377,14 @@ class TestErrors:
         with pytest.raises(CommandError, match="include_instances: expected with the key of a process") as refused:
             command("suspend", id, "--without-instances")
         assert refused.value.returncode == 2 and not Suspension.objects.using(alias).exists()
+
+
+def test_words_that_are_none_get_those_that_are_meant(alias, command, file, capsys):
+    for arguments, meant in ((["deplyo"], "deploy"), (["list", "--busines-keys", "x"], "--business-key")):
+        with pytest.raises(SystemExit):
+            Command().run_from_argv(["manage.py", "processes", *arguments])
+        assert f"Did you mean '{meant}'?" in capsys.readouterr().err
+    command("deploy", str(file))
+    for action in ("start", "list"):
+        with pytest.raises(CommandError, match=r"No process 'aproval' is deployed\. Did you mean 'approval'\?"):
+            command(action, "aproval")

@@ -18,7 +18,6 @@ from jobexec import clock, job, publish_message
 from jobexec.backends.compat import task, task_backends
 from jobexec.exceptions import DoNotRetry, RetryIn
 from jobexec.executor.execute_now import execute_now
-from jobexec.executor.run.failure_log import failure_log
 from jobexec.handlers import registry
 from jobexec.handlers.arguments import Arguments
 from jobexec.handlers.context import JobContext, current_job
@@ -38,6 +37,7 @@ from jobexec.operations import hold_resource, release_resource, requeue
 from jobexec.operations.enqueue.stored_calls import create_stored
 from jobexec.operations.settle.fail import fail_jobs
 from jobexec.operations.values.failure import Failure
+from jobexec.operations.values.failure_log import failure_log
 from jobexec.operations.values.run import Run
 from jobexec.processes import definition
 from jobexec.processes.definition import InvalidProcess, Kind, Node, Work

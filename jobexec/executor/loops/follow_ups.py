@@ -16,6 +16,7 @@ from jobexec.models import Job
 from jobexec.models.locks import serial_key
 from jobexec.operations.acquire.follow_ups import committed
 from jobexec.operations.enqueue.follow_ups import Hold
+from jobexec.operations.sql.errors import one_line
 from jobexec.operations.values.acquired_job import AcquiredJob, in_order
 from jobexec.operations.values.followers import Followers
 from jobexec.operations.values.tenant_room import TenantRoom
@@ -158,7 +159,8 @@ class FollowUps:
         try:
             run, back = committed(self.node.using, owner, jobs, scopes)
         except Exception as error:
-            logger.warning("Follow-ups on %s could not be read (%s); they are released", self.node.using, error)
+            text = "Follow-ups on %s could not be read (%s); they are released"
+            logger.warning(text, self.node.using, one_line(error))
             return [], list(jobs)
         if any(job.suspend_requested for job in back) or (back and not run):
             self._not_before = clock.monotonic() + _SUSPENDED

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from jobexec.operations.sql.errors import one_line
+
 from ...runtime.threads import Loop, call_in_thread, logger
 from ..nodes.node import Node
 
@@ -39,5 +41,6 @@ class Heartbeat(Loop):
         try:
             call_in_thread("jobexec-leave", self.node.leave, _LEAVE)
         except Exception as error:
-            logger.warning("Could not deregister the node on %s (%s); its lease will expire", self.node.using, error)
+            text = "Could not deregister the node on %s (%s); its lease will expire"
+            logger.warning(text, self.node.using, one_line(error))
         return stopped

@@ -8,6 +8,7 @@ from jobexec import clock
 from jobexec.operations.reports.failure_groups import flush_failures
 from jobexec.operations.reports.meters import flush_meters, flushed
 from jobexec.operations.reports.subjects import backlog
+from jobexec.operations.sql.errors import one_line
 from jobexec.operations.sql.locks import atomic
 
 from ...runtime.threads import Loop, call_in_thread, logger
@@ -90,5 +91,5 @@ class MeterWriting(Loop):
             try:
                 call_in_thread(f"{self.name}-last", self.write, min(timeout, _LAST))
             except Exception as error:
-                logger.warning("The counts on %s since the last flush are lost: %s", self.node.using, error)
+                logger.warning("The counts on %s since the last flush are lost: %s", self.node.using, one_line(error))
         return stopped

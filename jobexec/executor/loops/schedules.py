@@ -9,7 +9,7 @@ from jobexec import clock
 from jobexec.operations.schedules.firing import Fired, fire_due, next_schedule_time
 from jobexec.operations.schedules.jobs import scheduled_jobs
 from jobexec.operations.schedules.sync import EVERY
-from jobexec.operations.sql.errors import is_conflict
+from jobexec.operations.sql.errors import is_conflict, one_line
 
 from ...runtime.threads import SELDOM
 from ..nodes.node import Node
@@ -100,5 +100,5 @@ class Schedules:
             said = repr(error)
             if self._said.get(id) != said:  # once, and not every minute
                 self._said[id] = said
-                text = "The schedule with the id %s on %s cannot be fired by this node; it stays due: %r"
-                logger.error(text, id, self.node.using, error, exc_info=error)
+                text = "The schedule with the id %s on %s cannot be fired by this node; it stays due: %s"
+                logger.error(text, id, self.node.using, one_line(said), exc_info=error)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
 from jobexec.operations.sql.dialect import keep_plans
-from jobexec.operations.sql.errors import is_conflict
+from jobexec.operations.sql.errors import is_conflict, one_line
 from jobexec.operations.sql.session import is_of_connection
 from jobexec.operations.values.acquired_job import AcquiredJob
 from jobexec.operations.values.log_fields import log_fields
@@ -183,7 +183,7 @@ class Settlement(Service):
     def _pause(self, error: BaseException, failures: int, give_up: threading.Event) -> None:
         level = logging.WARNING if failures == 1 else logging.DEBUG
         with suppress(Exception):  # a project's logging filter that fails must not cost the thread
-            logger.log(level, "Outcomes wait for the database %s: %s", self._node.using, error)
+            logger.log(level, "Outcomes wait for the database %s: %s", self._node.using, one_line(error))
         give_up.wait(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10)))
 
     def _put_back(self, left: Sequence[Outcome]) -> None:
@@ -245,7 +245,8 @@ class Settlement(Service):
                 outcome.in_doubt = True
             if unreachable(using, error):
                 return list(group), error
-            logger.warning("A group of outcomes could not be written on %s (%s); writing them one by one", using, error)
+            text = "A group of outcomes could not be written on %s (%s); writing them one by one"
+            logger.warning(text, using, one_line(error))
             return self._one_by_one(using, group)
         self._tell([each for each in group if each not in waiting] if waiting else group)
         return waiting, None

@@ -19,6 +19,7 @@ from jobexec import clock
 from jobexec.operations.resources.limits import cut_off_among
 from jobexec.operations.settle.release import release_jobs
 from jobexec.operations.settle.take_over import is_held, take_over
+from jobexec.operations.sql.errors import one_line
 from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob, Acquisition, ServedJobs
 from jobexec.operations.values.log_fields import log_fields
 
@@ -154,7 +155,8 @@ class SolitaryProcesses(Service):
                     logger.error(text, work.id, code, extra=log_fields(work))
             settled = True
         except Exception as error:
-            logger.warning("Job %s could not be released (%s); trying again", work.id, error, extra=log_fields(work))
+            text = "Job %s could not be released (%s); trying again"
+            logger.warning(text, work.id, one_line(error), extra=log_fields(work))
         finally:
             with self._changed:
                 del self._runs[work.id, work.revision]
@@ -175,7 +177,7 @@ class SolitaryProcesses(Service):
                 # In its own session: Ctrl-C of a terminal is passed on as a drain, and counts once.
                 child = subprocess.Popen([*self._command, str(held)], stdin=subprocess.DEVNULL, start_new_session=True)
             except OSError as error:
-                logger.warning("A process could not be started: %s", error)
+                logger.warning("A process could not be started: %s", one_line(error))
                 return -1
             self._runs[work.id, work.revision] = work, child
         try:

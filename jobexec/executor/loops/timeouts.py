@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from jobexec.exceptions import JobTimeout
 from jobexec.models import Job
 from jobexec.operations.sql.errors import one_line
 from jobexec.operations.values.failure import Failure
+from jobexec.operations.values.failure_log import failure_log
 from jobexec.operations.values.log_fields import log_fields
 from jobexec.operations.values.run import Run
 
@@ -55,7 +57,9 @@ class Timeouts(Loop):
     def _warn(self, running: RunningJob) -> None:
         work = running.context.work
         text = "%s %s has used 80 %% of its timeout of %s"
-        logger.warning(text, one_line(work.handler_type), work.id, work.timeout, extra=log_fields(work))
+        args = one_line(work.handler_type), work.id, work.timeout
+        group = f"near its timeout {work.handler_type}"
+        failure_log.log(logger, logging.WARNING, group, text, *args, extra=log_fields(work))
         signals.job_timeout_near.send_robust(sender=Job, using=work.using, job=work, context=running.context)
 
     def _fail(self, running: RunningJob) -> None:
@@ -70,15 +74,14 @@ class Timeouts(Loop):
     def _give_up(self, running: RunningJob) -> None:
         work = running.context.work
         running.context.interrupt()
+        extra = log_fields(work, outcome="timeout")
+        args = one_line(work.handler_type), work.id, work.timeout
         if not running.context.holds_thread:
             text = "%s %s ran longer than its timeout of %s; it is cancelled"
-            logger.error(
-                text, one_line(work.handler_type), work.id, work.timeout, extra=log_fields(work, outcome="timeout")
-            )
+            failure_log.log(logger, logging.ERROR, f"timeout {work.handler_type}", text, *args, extra=extra)
             return
         stuck = self._pool.give_up(work, self._most_stuck)
         text = "%s %s ran longer than its timeout of %s; its thread is stuck (%d of this process)"
-        extra = log_fields(work, outcome="timeout")
-        logger.error(text, one_line(work.handler_type), work.id, work.timeout, stuck, extra=extra)
+        failure_log.log(logger, logging.ERROR, f"stuck {work.handler_type}", text, *args, stuck, extra=extra)
         if stuck > self._most_stuck:
             self._restart(f"{stuck} threads are stuck in jobs that are past their timeout")

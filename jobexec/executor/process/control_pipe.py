@@ -15,6 +15,8 @@ import stat
 from contextlib import suppress
 from functools import cache
 
+from jobexec.operations.sql.errors import one_line
+
 from .report import Report
 
 logger = logging.getLogger("jobexec.supervisor")
@@ -101,7 +103,7 @@ def _read(message: bytes) -> Report | None:
     try:
         return Report(**json.loads(message))
     except (ValueError, TypeError) as error:
-        logger.debug("A child's report cannot be read: %s", error)
+        logger.debug("A child's report cannot be read: %s", one_line(error))
         return None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from jobexec.handlers.base import LookAhead
 from jobexec.handlers.registry import find_handler
+from jobexec.operations.sql.errors import one_line
 from jobexec.operations.values.acquired_job import AcquiredJob
 
 from ...runtime.connections import prepare_connections
@@ -37,7 +38,7 @@ def look_ahead(batches: Sequence[list[AcquiredJob]]) -> None:
         prepare_connections()
         look(first.using, works)
     except Exception as error:  # each will meet it alone
-        logger.debug("%d jobs look up alone what they need: %s", len(works), error)
+        logger.debug("%d jobs look up alone what they need: %s", len(works), one_line(error))
         clean_up()
 
 

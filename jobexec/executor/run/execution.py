@@ -38,12 +38,12 @@ from jobexec.operations.sql.errors import is_conflict, one_line, storable
 from jobexec.operations.sql.session import is_lost, is_of_connection
 from jobexec.operations.values.acquired_job import ALONE_FROM, AcquiredJob, in_order
 from jobexec.operations.values.failure import MESSAGE_LENGTH, Failure, fingerprint_of
+from jobexec.operations.values.failure_log import failure_log
 from jobexec.operations.values.log_fields import log_fields
 from jobexec.operations.values.run import Run
 from jobexec.retry import RetryPlan
 
 from ...runtime.connections import clean_connections, is_broken, note_loss, prepare_connections
-from .failure_log import failure_log
 from .forks import end_if_forked, generation
 from .outcomes import Outcome, complete_alone, tell_finished
 from .read import read
@@ -193,7 +193,7 @@ def caught(outcome: Outcome, error: BaseException, handler: JobHandler | None, d
         end_span(outcome)
         with suppress(Exception):
             text = "Job %s could not start (%s); it is released"
-            logger.warning(text, work.id, error, extra=log_fields(work, outcome="returned"))
+            logger.warning(text, work.id, one_line(error), extra=log_fields(work, outcome="returned"))
         return False
     else:
         failure = failure_of(error, work.using, handler, draining)
@@ -405,20 +405,20 @@ def _log(outcome: Outcome, run: Run) -> None:
     extra = log_fields(work, duration=run.duration, outcome=outcome.name)
     named = one_line(work.handler_type)
     if outcome.timed_out:
-        logger.warning("%s %s finally ended after %.3f s", named, work.id, run.duration, extra=extra)
+        group, text = f"ended {work.handler_type}", "%s %s finally ended after %.3f s"
+        failure_log.log(logger, logging.WARNING, group, text, named, work.id, run.duration, extra=extra)
     elif failure is None:
         logger.info("%s %s done in %.3f s", named, work.id, run.duration, extra=extra)
     elif failure.kind == "snoozed":
         logger.info("%s %s postponed itself after %.3f s: %s", named, work.id, run.duration, one_line(failure.message))
     elif isinstance(failure.error, JobExpired):
-        logger.warning("%s %s was cancelled: %s", named, work.id, one_line(failure.message), extra=extra)
+        group, text = f"expired {work.handler_type}", "%s %s was cancelled: %s"
+        failure_log.log(logger, logging.WARNING, group, text, named, work.id, one_line(failure.message), extra=extra)
     elif failure.kind == "cancelled":
         logger.info("%s %s was cancelled after %.3f s", named, work.id, run.duration, extra=extra)
     else:
-        skipped = failure_log.skipped(fingerprint_of(work, failure))
-        more = f" ({skipped:,} more of this group not logged)" if skipped else ""
-        text = "%s %s failed after %.3f s (attempt %d): %s%s"
+        group, text = fingerprint_of(work, failure), "%s %s failed after %.3f s (attempt %d): %s"
         # A log file cannot take a lone surrogate either.
         attempt, message = work.attempts + 1, one_line(failure.message, MESSAGE_LENGTH)
-        level = logging.DEBUG if skipped is None else logging.WARNING
-        logger.log(level, text, named, work.id, run.duration, attempt, message, more, extra=extra)
+        args = named, work.id, run.duration, attempt, message
+        failure_log.log(logger, logging.WARNING, group, text, *args, extra=extra)

@@ -18,6 +18,7 @@ from jobexec.handlers.context import JobContext
 from jobexec.handlers.registry import get_handler, registered
 from jobexec.operations.settle.complete import complete_or_lose
 from jobexec.operations.sql.dialect import dialect
+from jobexec.operations.sql.errors import one_line
 from jobexec.operations.sql.savepoint import savepoint
 from jobexec.operations.values.acquired_job import AcquiredJob
 
@@ -76,7 +77,7 @@ def execute_group(batches: Sequence[Batch], host: Host) -> list[Batch]:
             group.run(begin, [batch[0] for batch in able])
     except BaseException as error:  # each job will meet it alone, if it has caused it
         if not group.committed:
-            logger.debug("%d jobs run alone and not in one transaction: %s", len(able), error)
+            logger.debug("%d jobs run alone and not in one transaction: %s", len(able), one_line(error))
             group.outcomes, group.late = [], []
     clean_up()
     for work in group.late:

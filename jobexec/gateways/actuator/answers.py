@@ -11,6 +11,7 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, connections
 
 from jobexec.gateways.worker_registry.writing import database
+from jobexec.operations.sql.errors import one_line
 
 from .streams import client_streams, open_streams, remote_streams
 
@@ -41,7 +42,7 @@ def job_streams(which: str = "") -> Answer:
     try:
         streams = open_streams()
     except (DatabaseError, InterfaceError) as error:
-        logger.warning("Could not read the streams of other gateways: %s", error)
+        logger.warning("Could not read the streams of other gateways: %s", one_line(error))
         return as_json({"error": "the database does not answer"}, HTTPStatus.SERVICE_UNAVAILABLE)
     if which:
         return as_json(made[which](streams))

@@ -19,7 +19,7 @@ from jobexec.gateways.completions import Completions
 from jobexec.operations import external
 from jobexec.operations.audit import carried
 from jobexec.operations.external.types import ActivatedJob, Fetch
-from jobexec.operations.sql.errors import is_conflict
+from jobexec.operations.sql.errors import is_conflict, one_line
 from jobexec.operations.sql.session import is_of_connection
 from jobexec.runtime.connections import discard_broken_connections
 from jobexec.runtime.database_threads import once
@@ -152,7 +152,8 @@ class CallContext:
         try:
             future = asyncio.wrap_future(self._finishing.submit(partial(_give_back, self.using, jobs), urgent=True))
         except JobExecError as error:
-            logger.warning("Could not give back %d jobs; they stay locked until their deadline: %s", len(jobs), error)
+            text = "Could not give back %d jobs; they stay locked until their deadline: %s"
+            logger.warning(text, len(jobs), one_line(error))
             return
         self._giving_back.add(future)
         future.add_done_callback(self._giving_back.discard)

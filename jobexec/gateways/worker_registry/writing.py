@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from jobexec import clock
 from jobexec.conf import get_settings
 from jobexec.operations.reports.worker_table import WorkerRow, forget_workers, write_workers
+from jobexec.operations.sql.errors import one_line
 from jobexec.operations.sql.server_time import time_of
 from jobexec.runtime.threads import Loop, call_in_thread
 
@@ -126,7 +127,7 @@ def stop() -> None:
         try:
             call_in_thread("jobexec-gateway-leave", ending.leave, _LAST)
         except Exception as error:
-            logger.debug("Could not record the end of this gateway: %s", error)
+            logger.debug("Could not record the end of this gateway: %s", one_line(error))
 
 
 def _on_use() -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
-from typing import Any, NoReturn
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 from django.core.management.color import no_style
 from django.db import DEFAULT_DB_ALIAS, router
 
 from jobexec.management.jobs.actions import ACTIONS, add_options
-from jobexec.management.jobs.arguments.meant import with_suggestion
+from jobexec.management.jobs.arguments.parser import Parser, suggesting
+from jobexec.management.jobs.nested import LOOKING
 from jobexec.management.jobs.output.failures import engine_named, told
 from jobexec.management.jobs.output.outcome import operator
 from jobexec.management.jobs.output.screen import Exit, Screen, usage
@@ -23,23 +24,12 @@ from jobexec.operations.audit import acting
 _MORE_HELP = "manage.py jobs ACTION --help lists the options of an action."
 
 
-class Parser(CommandParser):
-    """The parser of an action: an error about a word that it does not know names the one that is probably meant."""
-
-    def error(self, message: str) -> NoReturn:
-        super().error(with_suggestion(message))
-        raise AssertionError  # Django's ends the process or raises
-
-
 class Command(BaseCommand):
     help = "Inspect and change jobs: list, show, why, retry, requeue, suspend, and more."
     requires_system_checks: list[str] = []  # it must also work when a check fails
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        parser = super().create_parser(prog_name, subcommand, **kwargs)
-        error = parser.error
-        parser.error = lambda message: error(with_suggestion(message))  # type: ignore[method-assign]
-        return parser
+        return suggesting(super().create_parser(prog_name, subcommand, **kwargs))
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         groups = parser.add_subparsers(dest="action", metavar="ACTION", parser_class=Parser)
@@ -72,7 +62,7 @@ class Command(BaseCommand):
         with acting(operator("jobs", action.name)):
             if options.get("watch") is None:
                 return action.run(options, screen)
-            if options.get("nested"):
+            if options.get("nested") not in (None, *LOOKING):
                 raise usage(
                     f"--watch works only with actions that change nothing, not with {action.name} {options['nested']}."
                 )

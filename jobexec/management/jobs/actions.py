@@ -25,7 +25,8 @@ from .nodes import Nodes
 from .resources.list import Resources
 from .schedules.list import Schedules
 from .stats.command import Stats
-from .stats.top import Top, add_watch
+from .stats.top import Top
+from .watched import add_watch
 
 _ALL: tuple[Action, ...] = (
     List(),
@@ -54,7 +55,7 @@ _ALL: tuple[Action, ...] = (
 ACTIONS: dict[str, Action] = {action.name: action for action in _ALL}
 
 #: The actions that ``--watch`` repeats.
-_WATCHED = frozenset({"list", "nodes", "groups", "stats"})
+_WATCHED = frozenset({"list", "show", "why", "incidents", "groups", "batches", "nodes", "resource", "stats"})
 
 
 def add_options(parser: ArgumentParser, action: Action) -> None:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobexec import clock
-from jobexec.models import Incident, IncidentState
+from jobexec.models import JOB_TABLES, Incident, IncidentState
 from jobexec.operations.history.incidents import annotate_incident
 from jobexec.operations.targets.for_each import OperationResult
 from jobexec.operations.values.humanize import NONE, distance
+from jobexec.redaction import calls_among
 
 from .arguments import named
 from .nested import Group
 from .output.outcome import tell
+from .output.rows import id_column
 from .output.screen import Exit, Screen
 from .output.table import Cell, Column
 
@@ -79,25 +82,33 @@ class Incidents(Group):
             for incident in found:
                 screen.tell({field.name: getattr(incident, field.attname) for field in incident._meta.concrete_fields})
         elif found:
-            screen.table(_columns(), [_cells(incident, screen) for incident in found])
+            calls = _calls(found, screen.using)
+            screen.table(_columns(found), [_cells(incident, calls, screen) for incident in found])
         else:
             screen.say(_("No incidents."))
         return Exit.DONE
 
 
-def _columns() -> list[Column]:
+def _calls(found: Sequence[Incident], using: str) -> dict[UUID, str]:
+    """The calls of the jobs that have incidents, by their ids; a job that is gone has none."""
+    ids = [incident.job_id for incident in found if incident.job_id is not None]
+    return calls_among((table._base_manager.using(using).filter(pk__in=ids) for table in JOB_TABLES), using)
+
+
+def _columns(found: Sequence[Incident]) -> list[Column]:
     return [
-        Column(_("job")),
+        id_column([str(incident.job_id or NONE) for incident in found], _("job")),
         Column(_("since"), right=True),
-        Column(_("handler"), least=12, keep_end=True),
+        Column(_("call"), least=24),
         Column(_("message"), least=14, extra=1),
         Column(_("note"), least=10, extra=2),
         Column(_("tenant"), least=6, extra=3),
-        Column(_("incident"), extra=4),
+        id_column([str(incident.pk) for incident in found], _("incident"), extra=4),
     ]
 
 
-def _cells(incident: Incident, screen: Screen) -> list[Cell | str]:
+def _cells(incident: Incident, calls: Mapping[UUID, str], screen: Screen) -> list[Cell | str]:
     since = distance(incident.timestamp, clock.now(screen.using))
-    known = [str(incident.job_id or NONE), since, incident.resource or incident.handler_type]
+    call = calls.get(incident.job_id) if incident.job_id else incident.resource
+    known = [str(incident.job_id or NONE), since, call or incident.handler_type]
     return [*known, incident.message, incident.annotation, incident.tenant_id, str(incident.pk)]

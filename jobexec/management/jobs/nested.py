@@ -9,6 +9,10 @@ from typing import Any, ClassVar
 from .action import Action
 from .arguments import values
 from .output.screen import Screen
+from .watched import add_watch
+
+#: The nested actions that change nothing, which ``--watch`` repeats, too.
+LOOKING = ("list", "show")
 
 
 class Group:
@@ -35,6 +39,8 @@ class Group:
                 "--database", metavar="ALIAS", default=SUPPRESS, help="the engine; default: the database of the models"
             )
             group.add_argument("--json", action="store_true", default=SUPPRESS, help="write JSON")
+            if action.name in LOOKING:
+                add_watch(group, default=SUPPRESS)
             action.add_options(group)
 
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:

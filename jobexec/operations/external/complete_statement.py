@@ -31,6 +31,7 @@ from ..rows import tallies
 from ..rows.fencing import UNLOCKED, unchanged_sql
 from ..rows.routing import wake_for_permits
 from ..sql.dialect import dialect
+from ..sql.errors import one_line
 from ..sql.insert import parameters
 from ..sql.portable import Dialect
 from ..values.inserted_rows import instance
@@ -91,7 +92,7 @@ def complete_at_once(using: str, completions: Sequence[Completion]) -> list[Outc
         except Exception as error:
             if len(completions) == 1:
                 raise
-            logger.debug("%d completions are tried one by one: %s", len(part), error)
+            logger.debug("%d completions are tried one by one: %s", len(part), one_line(error))
             continue
         for end in part:
             outcomes[end.place] = end.row.pk in gone

@@ -94,7 +94,8 @@ def write_history(using: str, limit: int, writer: Writer) -> int:
             raise
         return count
     except BaseException as error:
-        logger.warning("Writing history on %s failed (%s: %s); retrying one by one", using, type(error).__name__, error)
+        text = "Writing history on %s failed (%s: %s); retrying one by one"
+        logger.warning(text, using, type(error).__name__, one_line(error))
     ids = list(due.values_list("pk", flat=True))
     for pk in ids:
         _write_alone(using, pk, writer)

@@ -14,6 +14,7 @@ from jobexec.retry import RetryPlan, default_plan
 
 from ..sql.errors import shortened, storable
 from ..values.failure import MESSAGE_LENGTH, STACK_LENGTH, Failure
+from ..values.failure_log import failure_log
 from ..values.log_fields import log_fields
 
 logger = logging.getLogger("jobexec.settle")
@@ -97,5 +98,6 @@ def planned_date(
         # A plan broken by an operator or a callable, or one that goes past the year 9999, must neither cost the job its
         # retries nor end the loop.
         text = "Job %s: its retry plan is broken; using the default plan"
-        logger.exception(text, row.pk, extra=log_fields(row))
+        group = f"retry plan {row.handler_type}"
+        failure_log.log(logger, logging.ERROR, group, text, row.pk, exc_info=True, extra=log_fields(row))
         return default_plan().next_due_date(now, failures)

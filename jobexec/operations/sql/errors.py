@@ -32,7 +32,10 @@ def storable(text: str) -> str:
 
 def one_line(text: object, length: int = 500) -> str:
     """Make an untrusted text safe for a log line: cut it, and escape unprintable characters, above all line breaks."""
-    said = str(text)
+    try:
+        said = str(text)
+    except Exception as problem:  # an exception of the project: a line of the log must not cost more than the line
+        said = f"{type(text).__name__}, which cannot be shown ({type(problem).__name__})"
     if len(said) > length:
         said = f"{said[:length]}…"
     if said.isprintable():

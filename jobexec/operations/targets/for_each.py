@@ -17,7 +17,7 @@ from jobexec.exceptions import JobExecError
 from jobexec.models import AbstractJob, Job
 
 from .. import audit
-from ..sql.errors import is_conflict
+from ..sql.errors import is_conflict, one_line
 from ..sql.locks import lock_rows
 from ..sql.server_time import keep_time
 from .lookup import find_states
@@ -145,7 +145,8 @@ def _at_once(using: str, table: type[AbstractJob], ids: list[UUID], bulk: Bulk) 
     except Exception as error:
         if connections[using].needs_rollback:
             raise  # the transaction is the caller's, and the error has ended it
-        logger.warning("%d jobs could not be changed at once on %s (%s); retrying one by one", len(ids), using, error)
+        text = "%d jobs could not be changed at once on %s (%s); retrying one by one"
+        logger.warning(text, len(ids), using, one_line(error))
         return set()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import ExitStack
 from datetime import timedelta
 from types import SimpleNamespace
 from uuid import UUID
@@ -99,6 +100,30 @@ class TestWatch:
         assert watch.given_up == [context.work]
         with pytest.raises(JobTimeout):
             context.check_lease()
+
+    @pytest.mark.parametrize("holds_thread", [True, False], ids=["thread", "async"])
+    def test_a_storm_of_timeouts_is_one_line_a_minute(self, watch, caplog, holds_thread):
+        """Ten of each kind, however many jobs of one handler are past their timeout."""
+        contexts = [self.context(10) for _ in range(12)]
+        with ExitStack() as stack:
+            for context in contexts:
+                context.holds_thread = holds_thread
+                stack.enter_context(watching(watch.running, context, self.handler))
+            watch.clock.tick(8.1)
+            watch.loop.run_once()
+            warned = [record for record in caplog.records if "has used 80 %" in record.getMessage()]
+            watch.clock.tick(2)
+            watch.loop.run_once()
+        ended = [record for record in caplog.records if "ran longer" in record.getMessage()]
+        assert (len(warned), len(ended)) == (10, 10)
+        watch.clock.tick(60)
+        caplog.clear()
+        context = self.context(10)
+        context.holds_thread = holds_thread
+        with watching(watch.running, context, self.handler):
+            watch.clock.tick(10)
+            watch.loop.run_once()
+        assert caplog.messages[-1].endswith(" (2 more of this group not logged)")
 
     def test_its_failure_is_handed_on_before_its_thread_can_give_it_back(self, watch):
         """However long it takes to deal with the thread of another job."""

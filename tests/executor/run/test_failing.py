@@ -1,19 +1,22 @@
 """What a failure is, what it costs and what is said of it; and in which transaction a handler runs."""
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import Group
 from django.db import connections, transaction
 
-from jobexec import signals
+from jobexec import clock, signals
 from jobexec.exceptions import DoNotRetry
 from jobexec.executor.execute_now import execute_now
+from jobexec.executor.run.execution import ended
+from jobexec.executor.run.outcomes import Outcome
 from jobexec.models import DeadLetterJob, ExclusiveLock, Job, JobLog, TimerJob
 from jobexec.operations import requeue, trigger_due_timers
 from jobexec.operations.values.failure import MESSAGE_LENGTH, STACK_LENGTH
 from tests.support.executor import all_gone, run_one
-from tests.support.factories import make_job, table_of
+from tests.support.factories import acquire, make_job, table_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.transactional
@@ -158,6 +161,16 @@ def test_a_storm_of_failures_is_one_line_a_minute(alias, handle, jobexec_clock, 
     assert lines(19) == ["ValueError: 19 (1 more of this group not logged)"]
     jobexec_clock.advance(60)
     assert lines(20, 21) == ["ValueError: 20", "ValueError: 21"], "the storm is over"
+
+
+def test_a_storm_of_late_ends_is_ten_lines_in_the_log(alias, caplog):
+    make_job(alias, handler_type="tests.slow")
+    (work,) = acquire(alias, "here:1")
+    for _ in range(12):
+        late = Outcome(work)
+        late.timed_out = True
+        ended(late, SimpleNamespace(node_name="here"), clock.now(alias), clock.monotonic())
+    assert len([text for text in caplog.messages if "finally ended after" in text]) == 10
 
 
 def test_who_runs_a_job_himself_gets_the_error_and_no_line_in_the_log(alias, handle, caplog):

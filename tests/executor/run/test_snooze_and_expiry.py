@@ -124,6 +124,14 @@ class TestExpiry:
         rows = job.enqueue_many([()] * 2)
         assert {row.expires_at for row in rows} == {NOW + timedelta(seconds=90)}
 
+    def test_a_storm_is_ten_lines_in_the_log(self, alias, handle, frozen, caplog):
+        late = handle(lambda: None, name="tests.see").using(database=alias, expires=0)
+        late.enqueue_many([()] * 12)
+        for _ in range(12):
+            run_one(alias)
+        assert tables_of(alias) == {}
+        assert len([text for text in caplog.messages if "was cancelled: JobExpired" in text]) == 10
+
     def test_on_the_event_loop(self, alias, handle, make_executor):
         seen = []
 

@@ -116,6 +116,14 @@ def test_delay_and_run_after_replace_each_other(alias, add):
         ({"countdown": 1}, "Unknown option 'countdown'. Did you mean 'delay'?"),
         ({"queue": "mail"}, "Unknown option 'queue'. Did you mean 'category'?"),
         ({"using": "other"}, "Unknown option 'using'. Did you mean 'database'?"),
+        ({"backend": "other"}, "Unknown option 'backend'. Did you mean 'database'?"),
+        ({"routing_key": "mail"}, "Unknown option 'routing_key'. Did you mean 'category'?"),
+        ({"bind": True}, "Unknown option 'bind'. A function whose first parameter is called 'context'"),
+        ({"acks_late": True}, "Unknown option 'acks_late'. It is always on"),
+        ({"ignore_result": True}, "Unknown option 'ignore_result'. It is the default"),
+        ({"link": None}, "Unknown option 'link'. A flow runs one job after another"),
+        ({"task_id": "1"}, r"Unknown option 'task_id'. enqueue\(\) assigns the id of a job; the option 'unique'"),
+        ({"headers": {"a": "x" * 2**20}}, "headers: expected at most 1,048,576 bytes .* got 1,048,585; store"),
         ({"priority": "high"}, "priority: expected a whole number, got 'high'"),
         ({"priority": True}, "priority: expected a whole number, got True"),
         ({"exclusive": 1}, "exclusive: expected True or False, got 1"),
@@ -150,6 +158,11 @@ def test_wrong_options_are_refused_by_decorator_and_using(alias, add, options, m
             refused()
     with pytest.raises(LookupError):
         registry.get_handler("other")
+
+
+def test_an_argument_of_the_decorator_is_no_option_of_a_call(add):
+    with pytest.raises(InvalidJob, match=r"'takes_context'. It applies to all calls .* @job\(takes_context=...\)"):
+        add.using(takes_context=True)
 
 
 def test_a_wrong_retry_plan_is_a_short_error(add):

@@ -1,7 +1,10 @@
 """`@job`: names, aliases, the registry, what is called and how."""
 
+import copy
 import functools
 import json
+import pickle
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -210,3 +213,21 @@ def test_decorating_works_before_django_is_set_up():
     )
     child = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (child.returncode, child.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("word", ["delay", "apply_async"])
+def test_the_words_of_celery_are_answered_with_ours(word):
+    charge = job(name="charge")(add)
+    message = f"'charge' has no attribute '{word}': call enqueue(…), or using(…).enqueue(…) for options"
+    with pytest.raises(AttributeError, match=re.escape(message)) as info:
+        getattr(charge, word)
+    assert (info.value.name, info.value.obj) == (word, charge)
+    assert not hasattr(charge, word)
+
+
+def test_an_unknown_attribute_and_copies():
+    charge = job(name="charge")(add)
+    with pytest.raises(AttributeError, match=r"^'charge' has no attribute 'whatever'$"):
+        charge.whatever  # noqa: B018
+    for again in (copy.copy(charge), copy.deepcopy(charge), pickle.loads(pickle.dumps(charge))):
+        assert (again.name, again(1)) == ("charge", (1, 2, 3))

@@ -15,6 +15,7 @@ from jobexec.operations.manage.verbs import VERBS, Tables, Verb
 from jobexec.operations.query.job_query import JobQuery
 
 from ..arguments import values
+from ..arguments.meant import question
 from ..output.screen import usage
 
 Options: TypeAlias = Mapping[str, Any]
@@ -118,7 +119,7 @@ def _scope_option(parser: ArgumentParser, help: str) -> None:
 
 def _column_of(scope: str) -> str:
     if scope not in SCOPES:
-        raise usage(f"--scope: expected one of {', '.join(SCOPES)}, got {scope!r}.")
+        raise usage(f"--scope: expected one of {', '.join(SCOPES)}, got {scope!r}.{question(scope, SCOPES)}")
     return SCOPES[scope]
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from jobexec import clock
+from jobexec.exceptions import InvalidQuery
+from jobexec.models import AbstractJob
 from jobexec.operations.query.job_query import JobQuery
 from jobexec.operations.query.search import ORDERS, walk
 from jobexec.operations.reports.counts import CappedCount
@@ -17,6 +19,7 @@ from jobexec.operations.why.facts import HEAVY
 
 from ..arguments import values
 from ..arguments.filters import add_filters, hints, query_of
+from ..arguments.meant import question
 from ..output.rows import as_object, show_rows
 from ..output.screen import Exit, Screen
 from ..stats.as_text import number
@@ -64,9 +67,15 @@ class List:
         for job in islice(jobs, limit):
             screen.tell(as_object(job))
 
+    def _find(self, query: JobQuery, limit: int, order: str, using: str) -> list[AbstractJob]:
+        try:
+            return query.find(using, limit=limit, order=order, defer=HEAVY)
+        except InvalidQuery as error:
+            raise InvalidQuery(f"{error}{question(order.removeprefix('-'), ORDERS)}") from None
+
     def _page(self, query: JobQuery, options: Mapping[str, Any], screen: Screen) -> None:
         limit = LIMIT if options["limit"] is None else options["limit"]
-        found = query.find(screen.using, limit=limit + 1, order=options["order"], defer=HEAVY)
+        found = self._find(query, limit + 1, options["order"], screen.using)
         jobs = found[:limit]
         if screen.json:
             for job in jobs:

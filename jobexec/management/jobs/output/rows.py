@@ -41,7 +41,7 @@ _TAIL, _LONGEST_TAIL = 6, 12
 def columns(jobs: Sequence[AbstractJob]) -> list[Column]:
     """The columns of a list of jobs (retries left, attempts made, ...); a narrow terminal shows the important ones."""
     return [
-        _id_column([str(job.pk) for job in jobs]),
+        id_column([str(job.pk) for job in jobs]),
         Column(_("state"), least=8),
         Column(_("call"), least=28),
         Column(_("due"), extra=2),
@@ -56,14 +56,15 @@ def columns(jobs: Sequence[AbstractJob]) -> list[Column]:
     ]
 
 
-def _id_column(ids: Sequence[str]) -> Column:
+def id_column(ids: Sequence[str], title: str = "", extra: int = 0) -> Column:
     """A column that is cut so far that it still tells these ids apart: those of a millisecond differ at their ends."""
     different = len(set(ids))
     begin = next(length for length in range(LEAST, 37) if len({id[:length] for id in ids}) == different)
     tail = next(size for size in range(_TAIL, 37) if len({(id[:LEAST], id[-size:]) for id in ids}) == different)
     if begin <= LEAST + tail or tail > _LONGEST_TAIL:
         tail = 0
-    return Column(_("id"), least=(LEAST + tail if tail else begin) + len(MORE), tail=tail, first=True)
+    least = (LEAST + tail if tail else begin) + len(MORE)
+    return Column(title or _("id"), least=least, tail=tail, first=True, extra=extra)
 
 
 def cells(job: AbstractJob, call: str, holder: str, now: datetime, style: Any) -> list[Cell | str]:

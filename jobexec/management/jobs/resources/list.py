@@ -13,6 +13,7 @@ from jobexec.models import Resource
 from jobexec.operations.reports.resources import ResourceStatus, holders, resource_names, resource_status
 from jobexec.operations.values.humanize import both
 
+from ..arguments.meant import no_such
 from ..nested import Group
 from ..output.rows import show_rows
 from ..output.screen import Exit, Screen
@@ -55,7 +56,8 @@ class ShowResource:
             _show(status, row or Resource(name=status.name), screen)
             return Exit.DONE
         if not screen.json:
-            screen.say(_("There is no such resource."), screen.style.WARNING)
+            text = no_such(_("There is no such resource."), options["resource"], resource_names(screen.using))
+            screen.say(text, screen.style.WARNING)
         return Exit.LEFT_ALONE
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -11,10 +11,11 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from jobexec.exceptions import JobExecError
+from jobexec.exceptions import JobExecError, ScheduleNotFound
 from jobexec.models import Schedule
 from jobexec.operations import schedules
 
+from ..arguments.meant import MOST, question
 from ..output.screen import Exit, Screen, ask
 from .rows import tell_schedules
 
@@ -50,6 +51,8 @@ class ChangeSchedule:
         for name in names:
             try:
                 changed[name] = getattr(self.function(screen.using, name), "job", None)
+            except ScheduleNotFound as error:
+                skipped[name] = f"{error}{question(name, _known(screen.using))}"
             except JobExecError as error:
                 skipped[name] = str(error)
         self._tell(changed, skipped, screen)
@@ -76,6 +79,10 @@ class ChangeSchedule:
             screen.say(_left(len(skipped)), screen.style.WARNING)
             for name, reason in skipped.items():
                 screen.say(f"  {name}  {reason}")
+
+
+def _known(using: str) -> Iterable[str]:
+    return Schedule.objects.using(using).order_by("name").values_list("name", flat=True)[:MOST]
 
 
 def _left(count: int) -> str:

@@ -16,6 +16,7 @@ from jobexec.operations.schedules.manage import schedule_problem, upcoming
 from jobexec.operations.values.humanize import both
 
 from ..arguments import values
+from ..arguments.meant import MOST, no_such
 from ..nested import Group
 from ..output.screen import Exit, Screen, plain
 from ..output.text import clean
@@ -61,7 +62,8 @@ class ShowSchedule:
             _show(row, options["times"], screen)
             return Exit.DONE
         if not screen.json:
-            screen.say(_("There is no such schedule."), screen.style.WARNING)
+            names = Schedule.objects.using(screen.using).order_by("name").values_list("name", flat=True)[:MOST]
+            screen.say(no_such(_("There is no such schedule."), options["schedule"], names), screen.style.WARNING)
         return Exit.LEFT_ALONE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +21,7 @@ from ..action import Action
 from ..arguments import values
 from ..output.screen import Exit, Screen
 from ..output.text import clean
+from ..watched import USUAL
 from .as_text import fitted
 from .command import add_period, show
 from .display import Draw, display
@@ -30,7 +31,6 @@ from .keyboard import Keyboard, keys
 Look: TypeAlias = Callable[[Screen, int], list[str]]
 
 _LEAST = timedelta(milliseconds=200)
-_USUAL = timedelta(seconds=2)
 
 
 class Top:
@@ -44,7 +44,7 @@ class Top:
 
     def add_options(self, parser: ArgumentParser) -> None:
         add = parser.add_argument
-        add("--interval", type=values.length, default=_USUAL, metavar="TIME", help="default 2s")
+        add("--interval", type=values.length, default=USUAL, metavar="TIME", help="default 2s")
         add("--once", action="store_true", help="one snapshot")
         add("--plain", action="store_true", help="draw without rich, even if it is installed")
         add_period(parser)
@@ -60,22 +60,6 @@ class Top:
         with suppress(KeyboardInterrupt), display(screen, plain=options["plain"]) as draw, keys() as keyboard:
             _refresh(look, options["interval"], screen, draw, keyboard)
         return Exit.DONE
-
-
-def add_watch(parser: ArgumentParser) -> None:
-    """Add the option ``--watch`` to an action that only looks."""
-    help = "repeat it every SECONDS, by default 2: q or Ctrl-C quits, p pauses"
-    parser.add_argument("--watch", nargs="?", type=_seconds, const=_USUAL, metavar="SECONDS", help=help)
-
-
-def _seconds(text: str) -> timedelta:
-    try:
-        found = timedelta(seconds=float(text))
-    except (ValueError, OverflowError):
-        found = timedelta(0)
-    if found <= timedelta(0):
-        raise ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
-    return found
 
 
 def watch(action: Action, options: Mapping[str, Any], screen: Screen) -> int:

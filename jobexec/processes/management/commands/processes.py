@@ -7,12 +7,14 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import router
 from django.db.models import Count
 
 from jobexec import clock
+from jobexec.management.jobs.arguments.meant import MOST, question
+from jobexec.management.jobs.arguments.parser import Parser, suggesting
 from jobexec.management.jobs.arguments.values import count, json_object
 from jobexec.management.jobs.output.failures import engine_named, told
 from jobexec.management.jobs.output.outcome import operator
@@ -23,6 +25,7 @@ from jobexec.operations.audit import acting
 from jobexec.operations.values.humanize import absolute
 from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.engine.exceptions import StepError
+from jobexec.processes.exceptions import UnknownProcess
 from jobexec.processes.models import ProcessDefinition, ProcessInstance
 from jobexec.processes.operations.check import check
 from jobexec.processes.operations.deploy import deploy, files_of_apps
@@ -40,9 +43,12 @@ _JOBS_SHOWN = 50
 class Command(BaseCommand):
     help = "Deploy BPMN files; list, start, show, change and check process instances."
 
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        return suggesting(super().create_parser(prog_name, subcommand, **kwargs))
+
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--database", metavar="ALIAS", help="default: the database of the models")
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
         deploy = actions.add_parser("deploy", help="deploy files; without names, processes/*.bpmn of all apps")
         deploy.add_argument("files", nargs="*", metavar="FILE")
         deploy.add_argument("--tenant", default="", help="the tenant of the processes")
@@ -85,6 +91,10 @@ class Command(BaseCommand):
                 self.stdout.write(change(using, options))
             else:
                 getattr(self, f"_{options['action']}")(using, options)
+        except UnknownProcess as error:
+            keys = ProcessDefinition.objects.using(using).order_by("key").values_list("key", flat=True)
+            asked = question(options.get("key") or "", keys.distinct()[:MOST])
+            raise CommandError(f"{error}{asked}", returncode=Exit.ERROR) from error
         except (InvalidProcess, StepError, ProcessInstance.DoesNotExist) as error:
             raise CommandError(str(error), returncode=Exit.ERROR) from error
 
