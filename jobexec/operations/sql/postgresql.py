@@ -41,8 +41,9 @@ _send_arrays: WeakSet[Any] = WeakSet()
 
 #: The driver's connections that keep the plans of their statements.
 _keep_plans: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
-#: A plan that was made while a table was empty must be good for a million rows, too: by the index, in its order.
-_BY_INDEX = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"
+#: A plan that was made while a table was empty must be good for a million rows, too: by the index, in its order. What
+#: must be read as a whole nevertheless gets such a cost that the server would compile the statement.
+_BY_INDEX = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off; SET jit = off"
 
 
 @cache
