@@ -89,6 +89,10 @@ class JobAcquisition(Loop):
         """Poll the table: there may be jobs without a notification."""
         self.wake()
 
+    def _round(self) -> float:
+        keep_plans(self._engine.alias)
+        return super()._round()
+
     def run_once(self) -> float:
         if not self.node.good:
             return 0.2  # a heartbeat will decide whether this node goes on
@@ -161,7 +165,6 @@ class JobAcquisition(Loop):
         scope, tenants = self.node.scope_of(engine, self._turns), self.tenants
         room = tenants.room() if tenants else None
         try:
-            keep_plans(engine.alias)
             with self.node.writing:
                 acquisition = self._lock(limit, scope if room is None else replace(scope, tenants=room))
         except Exception as error:

@@ -162,6 +162,7 @@ class Settlement(Service):
             left: list[Outcome] = list(group)
             error: BaseException | None = None
             try:
+                keep_plans(self._node.using)  # here, so that only the connection of this thread changes
                 if self._lease_decided(group):
                     left, error = self._commit(group)
             except BaseException as unforeseen:  # the thread must not die: everything would wait for ever
@@ -237,7 +238,6 @@ class Settlement(Service):
         """Write a group; returns the outcomes that could not be written, to be tried again, and the reason."""
         using = self._node.using
         try:
-            keep_plans(using)
             with self._node.writing:
                 waiting = self._write(using, group)
         except Exception as error:

@@ -222,9 +222,10 @@ SESSIONS = {
         "SET search_path TO pg_catalog": "SHOW search_path",
         "/* a */ SET ROLE pg_monitor": "SELECT current_user",
         "SELECT set_config('statement_timeout', '5s', false)": "SHOW statement_timeout",
-        "CREATE TEMPORARY TABLE mine AS SELECT 1 AS nothing": "SELECT count(*) FROM pg_class WHERE relname = 'mine'",
-        "SELECT pg_advisory_lock(17)": "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database ="
-        " (SELECT oid FROM pg_database WHERE datname = current_database())",
+        "CREATE TEMPORARY TABLE mine AS SELECT 1 AS nothing": "SELECT count(*) FROM pg_class"
+        " WHERE relname = 'mine' AND relnamespace = pg_my_temp_schema()",  # another session may not have ended yet
+        "SELECT pg_advisory_lock(17)": "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+        " AND pid = pg_backend_pid()",
     },
     "mysql": {
         "SET SESSION TRANSACTION READ ONLY": "SELECT @@session.tx_read_only",
