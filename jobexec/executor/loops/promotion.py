@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from uuid import UUID
@@ -82,12 +82,13 @@ class Promotion(Loop):
     def passing_on(self, outcomes: Sequence[Outcome]) -> Iterator[Freed | None]:
         """Enter it around the writing of successes; what it yields passes their permits on to jobs for this node.
 
-        None if nothing can be passed on. The permits that are not are left to the loop.
+        None if nothing can be passed on. The permits that are not are left to the loop, and so are those of many jobs:
+        these are short, and the next commit need not wait for their promotion.
         """
-        names = {each.work.resource for each in outcomes if each.work.resource is not None}
-        possible = {name for name in names if self._passes_on(name)} if names else names
+        names = Counter(each.work.resource for each in outcomes if each.work.resource is not None)
+        possible = {name: count for name, count in names.items() if self._passes_on(name)}
         home = self._follow_ups.of_permits() if self._follow_ups is not None and possible else None
-        if home is None:
+        if home is None or sum(possible.values()) > min(_FEW, home.room()):
             yield None
             return
         passed = _Passed(self.node.using, possible, home)
@@ -101,10 +102,11 @@ class Promotion(Loop):
             outcome.passed_on = outcome.work.resource in passed.names
 
     def _passes_on(self, name: str) -> bool:
-        entry = self.breakers.resources.covering(name)
+        known = self.node.settings.resources
+        entry = known.covering(name)
         if entry is None or name in self.cut_off:
             return False
-        limits = self.breakers.resources[entry]
+        limits = known[entry]
         # A breaker is to judge first. A rate does not depend on what ends.
         return limits.breaker is None and limits.rate is None and is_possible(self.node.using)
 
@@ -210,15 +212,14 @@ class Promotion(Loop):
 class _Passed:
     """The permits that one transaction passes on: called before its end."""
 
-    def __init__(self, using: str, possible: Collection[str], home: PermitHome) -> None:
+    def __init__(self, using: str, possible: Container[str], home: PermitHome) -> None:
         self._using, self._possible, self._home = using, possible, home
         #: The resources of which all permits are passed on, and the jobs of this node that have got them.
         self.names, self.jobs = set[str](), list[AcquiredJob]()
 
     def __call__(self, freed: Mapping[str, int]) -> None:
         wanted = {name: count for name, count in freed.items() if name in self._possible}
-        # Many are short: their promotion had better go on beside the next commit of the settlement.
-        if not 0 < sum(wanted.values()) <= min(_FEW, self._home.room()):
+        if not wanted:
             return
         self.jobs, others = pass_on(self._using, wanted, self._home)
         if others:

@@ -10,7 +10,7 @@ import jobexec
 ROOT = Path(jobexec.__file__).parent
 
 #: The dialects. Below them are the models, whose columns and indexes Django creates by the vendor.
-ALLOWED = ("operations/sql/", "migrations/", "processes/migrations/", "models/base.py", "models/fields.py")
+ALLOWED = ("operations/sql/", "migrations/", "models/base.py", "models/fields.py")
 
 VENDOR = re.compile(r"(postgresql|mysql|mariadb|sqlite|oracle)\Z|.*\bpg_", re.IGNORECASE | re.DOTALL)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -15,9 +15,9 @@ from jobexec.exceptions import JobExecError, ScheduleNotFound
 from jobexec.models import Schedule
 from jobexec.operations import schedules
 
-from ..arguments.meant import MOST, question
+from ..arguments.meant import question
 from ..output.screen import Exit, Screen, ask
-from .rows import tell_schedules
+from .rows import some_names, tell_schedules
 
 
 @dataclass
@@ -52,7 +52,7 @@ class ChangeSchedule:
             try:
                 changed[name] = getattr(self.function(screen.using, name), "job", None)
             except ScheduleNotFound as error:
-                skipped[name] = f"{error}{question(name, _known(screen.using))}"
+                skipped[name] = f"{error}{question(name, some_names(screen.using))}"
             except JobExecError as error:
                 skipped[name] = str(error)
         self._tell(changed, skipped, screen)
@@ -79,10 +79,6 @@ class ChangeSchedule:
             screen.say(_left(len(skipped)), screen.style.WARNING)
             for name, reason in skipped.items():
                 screen.say(f"  {name}  {reason}")
-
-
-def _known(using: str) -> Iterable[str]:
-    return Schedule.objects.using(using).order_by("name").values_list("name", flat=True)[:MOST]
 
 
 def _left(count: int) -> str:

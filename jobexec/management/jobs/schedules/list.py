@@ -16,13 +16,13 @@ from jobexec.operations.schedules.manage import schedule_problem, upcoming
 from jobexec.operations.values.humanize import both
 
 from ..arguments import values
-from ..arguments.meant import MOST, no_such
+from ..arguments.meant import no_such
 from ..nested import Group
 from ..output.screen import Exit, Screen, plain
 from ..output.text import clean
 from .add import AddSchedule
 from .change import CHANGES
-from .rows import as_object, say_times, tell_schedules
+from .rows import as_object, say_times, some_names, tell_schedules
 
 LIMIT, TIMES, FIRINGS = 100, 5, 5
 
@@ -62,8 +62,8 @@ class ShowSchedule:
             _show(row, options["times"], screen)
             return Exit.DONE
         if not screen.json:
-            names = Schedule.objects.using(screen.using).order_by("name").values_list("name", flat=True)[:MOST]
-            screen.say(no_such(_("There is no such schedule."), options["schedule"], names), screen.style.WARNING)
+            text = no_such(_("There is no such schedule."), options["schedule"], some_names(screen.using))
+            screen.say(text, screen.style.WARNING)
         return Exit.LEFT_ALONE
 
 

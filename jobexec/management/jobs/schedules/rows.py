@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,8 +15,14 @@ from jobexec.operations.values.humanize import NONE, both, distance
 from jobexec.redaction import redact
 from jobexec.sensitive import hide
 
+from ..arguments.meant import MOST
 from ..output.screen import Screen
 from ..output.table import Cell, Column
+
+
+def some_names(using: str) -> Iterable[str]:
+    """The names to look through for one that is like a misspelt one."""
+    return Schedule.objects.using(using).order_by("name").values_list("name", flat=True)[:MOST]
 
 
 def tell_schedules(rows: Sequence[Schedule], screen: Screen) -> bool:
