@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import jobexec
-from jobexec.backends import registration
+from jobexec.backends import registration, served_by
 from jobexec.backends.compat import InvalidTask, task, task_backends
 from jobexec.backends.function import TaskFunction
 from jobexec.backends.lookup import our_backends
-from jobexec.exceptions import DuplicateHandler, HandlerNotFound
+from jobexec.exceptions import DuplicateHandler, HandlerNotFound, InvalidSettings
 from jobexec.handlers import registry
 from jobexec.handlers.base import AsyncJobHandler, NamesArguments, ResultHandler
 from tests.support.suite.databases import ROOT, environment
@@ -262,3 +262,23 @@ def test_without_a_package_of_tasks_the_backend_says_what_to_install(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert "ImproperlyConfigured: jobexec.backends needs django.tasks" in done.stderr
     assert "install jobexec with the extra 'backport'" in done.stderr
+
+
+def test_an_executor_serves_the_queues_of_single_backends(backend):
+    backend(
+        queues=["default", "emails"],
+        others={
+            "bulk": {
+                "BACKEND": "jobexec.backends.JobExecutorBackend",
+                "QUEUES": ["bulk"],
+                "OPTIONS": {"DATABASE": "default"},
+            },
+            "any": {"BACKEND": "jobexec.backends.JobExecutorBackend", "QUEUES": [], "OPTIONS": {"DATABASE": "default"}},
+            "dummy": {"BACKEND": IMMEDIATE},
+        },
+    )
+    assert served_by(["default"]) == (["default"], ["default", "mail"])
+    assert served_by(["bulk", "default"]) == (["default"], ["bulk", "default", "mail"])
+    assert served_by(["bulk", "any"]) == (["default"], None)
+    with pytest.raises(InvalidSettings, match="expected one of 'default', 'bulk', 'any', got 'dummy'"):
+        served_by(["default", "dummy"])

@@ -1,6 +1,6 @@
 """`manage.py jobs`: what is done with single batches, incidents and definitions."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -16,6 +16,8 @@ from jobexec.models import (
     Incident,
     Job,
     JobDefinition,
+    JobLog,
+    LogState,
     TimerJob,
 )
 from jobexec.operations import (
@@ -307,3 +309,16 @@ class TestGroups:
     def test_a_snooze_needs_an_end(self, alias, group):
         code, text = jobs("groups", "snooze", "f1", alias=alias)
         assert (code, text) == (2, "Expected --until or --failures.")
+
+
+class TestCleanup:
+    def test_deletes_what_the_settings_say_has_expired(self, alias, settings):
+        settings.JOBEXEC = {**settings.JOBEXEC, "DEAD_LETTER_TIME_TO_LIVE": "P30D", "HISTORY_TIME_TO_LIVE": "P14D"}
+        old, recent = NOW - timedelta(days=31), NOW - timedelta(days=29)
+        dead = [make_row(DeadLetterJob, alias, died_at=each) for each in (old, recent)]
+        rows = [JobLog(timestamp=each, state=LogState.SUCCESSFUL, job_id=uuid4()) for each in (recent, NOW)]
+        JobLog.objects.using(alias).bulk_create(rows)
+        assert jobs("cleanup", alias=alias) == (0, "2 rows deleted.\n")
+        assert list(DeadLetterJob.objects.using(alias)) == [dead[1]]
+        assert [row.timestamp for row in JobLog.objects.using(alias).exclude(state=LogState.DELETED)] == [NOW]
+        assert objects("cleanup", alias=alias) == (0, [{"operation": "cleanup", "count": 0}])

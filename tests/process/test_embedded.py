@@ -12,6 +12,7 @@ import urllib.request
 import pytest
 
 from jobexec.models import ExecutorNode, Job
+from tests.support.factories import make_node
 from tests.support.machines import processes
 from tests.support.suite.databases import ROOT
 from tests.support.waiting import TIMEOUT, until
@@ -20,6 +21,7 @@ pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql"), py
 
 GUNICORN = ["gunicorn", "-c", str(ROOT / "docs" / "examples" / "gunicorn_conf.py"), "-b", "127.0.0.1:0"]
 WSGI = "django.core.wsgi:get_wsgi_application()"
+ASGI = "django.core.asgi:get_asgi_application"
 UVICORN = ["uvicorn", "docs.examples.embedded_asgi:application", "--workers", "2", "--lifespan", "on", "--port", "0"]
 #: A site that starts its executor when it is loaded, which is before gunicorn forks.
 TOO_EARLY = """
@@ -35,9 +37,9 @@ def serve(alias, tmp_path):
     """A function that starts a web server on the test's database."""
     started = []
 
-    def start(*command, path=""):
+    def start(*command, urls="docs.examples.embedded"):
         pytest.importorskip(command[0], reason=f"{command[0]} is not installed (extra test)")
-        environment = processes.environment(alias, JOBEXEC=processes.QUICK, ROOT_URLCONF="docs.examples.embedded")
+        environment = processes.environment(alias, JOBEXEC=processes.QUICK, ROOT_URLCONF=urls)
         environment["PYTHONPATH"] += f"{os.pathsep}{tmp_path}"
         environment["HOME"] = str(tmp_path)  # where gunicorn puts its control socket
         started.append(processes.Process([sys.executable, "-m", *command], environment))
@@ -52,11 +54,11 @@ def nodes(alias):
     return set(ExecutorNode.objects.using(alias).values_list("pid", flat=True))
 
 
-def ask(server):
+def ask(server, path="/executor/live/"):
     """The status and the answer of one of the processes."""
     url = []
     until(lambda: url.extend(re.findall(r"http://127\.0\.0\.1:\d+", server.text)) or url, TIMEOUT)
-    return until(lambda: answer_of(f"{url[0]}/executor/live/"), TIMEOUT)
+    return until(lambda: answer_of(f"{url[0]}{path}"), TIMEOUT)
 
 
 def answer_of(url):
@@ -96,6 +98,20 @@ def test_each_process_has_an_executor_of_its_own(alias, serve, enqueue, trace, c
     server.send(signal.SIGTERM)
     assert server.ended() == 0, server.text
     assert nodes(alias) <= {min(first)}, "only the killed one has left its row to the next recovery"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["gunicorn", "-w", "2", "-b", "127.0.0.1:0", WSGI], id="gunicorn"),
+        pytest.param(["uvicorn", "--factory", ASGI, "--workers", "2", "--port", "0"], id="uvicorn"),
+    ],
+)
+def test_a_monitor_asks_the_site_whether_its_engines_are_healthy(alias, serve, command):
+    server = serve(*command, urls="jobexec.urls")
+    assert ask(server, "/health/") == (503, {"ok": False})
+    make_node(alias)
+    assert ask(server, "/health/") == (200, {"ok": True})
 
 
 def test_one_that_is_started_before_the_fork_is_found_out(alias, serve, tmp_path):

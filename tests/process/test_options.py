@@ -201,6 +201,8 @@ def test_a_server_that_takes_too_few_connections_is_told_once(alias, run):
         (["--category", "mial"], {"CATEGORIES": CATEGORIES}, 1, "'mial'"),
         (["--exclude-category", "mial"], {"CATEGORIES": CATEGORIES}, 1, "'mial'"),
         (["--category", "mail", "--exclude-category", "default"], {"CATEGORIES": CATEGORIES}, 1, "got both"),
+        (["--backend", "elsewhere"], {}, 1, "got 'elsewhere'."),
+        (["--backend", "mail", "--engine", "default"], {}, 1, "do not give them as well"),
         (["--threads", "0"], {}, 1, "from 1 to 10000"),
         (["--queue-size", "many"], {}, 2, "invalid int value: 'many'"),
         (["--processes", "0"], {}, 1, "at least 1, or auto, got 0"),

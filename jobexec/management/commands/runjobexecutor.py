@@ -13,6 +13,7 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError
 from django.utils import autoreload
 
+from jobexec.backends import served_by
 from jobexec.conf import Settings, get_settings
 from jobexec.exceptions import InvalidSettings, JobExecError
 from jobexec.executor.job_executor import JobExecutor
@@ -62,6 +63,7 @@ class Command(SupervisedCommand):
         add("--engine", action="append", help="Serve only this engine, a database alias. Repeatable.")
         add("--category", action="append", help="Serve only this category. Repeatable.")
         add("--exclude-category", action="append", help="Serve all categories but this one. Repeatable.")
+        add("--backend", action="append", help="Serve only the queues of this backend in TASKS. Repeatable.")
         add("--node", help="This node's name (setting NODE_NAME, else the host name).")
         add("--deployment-aware", action="store_true", default=None, help="Take only jobs of registered deployments.")
         add("--from-broker", action="store_true", help="Get jobs from the broker (setting DISPATCH), not by polling.")
@@ -133,6 +135,10 @@ class Command(SupervisedCommand):
 
     def _settings(self, options: dict[str, Any]) -> Settings:
         settings = get_settings()
+        if options["backend"]:
+            if any(options[name] for name in ("engine", "category", "exclude_category")):
+                raise InvalidSettings("--backend stands for --engine and --category: do not give them as well.")
+            options["engine"], options["category"] = served_by(options["backend"])
         if excluded := options["exclude_category"]:
             if options["category"]:
                 raise InvalidSettings("Expected either --category or --exclude-category, got both.")

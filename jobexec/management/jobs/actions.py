@@ -11,6 +11,7 @@ from .changes.enqueue import Enqueue, Rerun
 from .changes.execute import Execute
 from .changes.reencrypt import Reencrypt
 from .changes.subcommands import REENCRYPT, SUBCOMMANDS
+from .cleanup import CleanUp
 from .completion import Completion
 from .definitions import Definitions
 from .deployments import Deployments
@@ -47,6 +48,7 @@ _ALL: tuple[Action, ...] = (
     Resources(),
     Messages(),
     Index(),
+    CleanUp(),
     Stats(),
     Top(),
     Completion(),
