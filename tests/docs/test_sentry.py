@@ -79,6 +79,19 @@ def test_a_dead_letter_is_an_issue_of_its_group_and_each_run_a_transaction(alias
     assert frames[-1] == "charge"
 
 
+def test_a_job_continues_the_trace_of_the_request(alias, handle, events):
+    job = handle(lambda: None, name="tests.charge", database=alias)
+    with sentry_sdk.start_transaction(name="checkout") as request:
+        job.using(headers=sentry.trace()).enqueue()
+    job.enqueue()
+    run_one(alias)
+    run_one(alias)
+    traces = {each["transaction"]: each["contexts"]["trace"] for each in events[:2]}
+    assert traces["tests.charge"]["trace_id"] == request.trace_id
+    assert traces["tests.charge"]["parent_span_id"] == request.span_id
+    assert events[2]["contexts"]["trace"]["trace_id"] != request.trace_id, "without the headers"
+
+
 def test_async_jobs_beside_each_other_keep_their_own_tags(alias, events):
     async def work(context):
         await asyncio.sleep(0)
