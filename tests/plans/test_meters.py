@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob, ExternalWorkerJob, FailureGroup, Incident, Job, MeterLog
-from jobexec.operations.reports import held, meters, subjects
+from jobexec.operations.reports import held, meters, running, subjects
 from jobexec.operations.reports.counts import CappedCount
 from jobexec.operations.reports.failure_groups import dead_letters_by_group, failure_groups
 from tests.support.factories import make_row
@@ -168,4 +168,8 @@ def test_jobs_in_progress_are_found_at_the_front_of_the_order_of_acquisition(ali
     looks = plans(alias, Job, lambda: held.held_executable(alias, Q(handler_type="tests.pay"), clock.now(alias)))
     assert len(looks) == 7, "a statement for each category and deployment, and two for what follows it"
     for look in looks:
+        assert "jobexec_job_acquisition" in look, look
+    looks = plans(alias, Job, lambda: running.jobs_in_hand(alias, 10))
+    assert len(looks) == 10, "how large the table is, and the front of each category and deployment"
+    for look in looks[1:]:
         assert "jobexec_job_acquisition" in look, look

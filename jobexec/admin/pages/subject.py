@@ -28,6 +28,7 @@ from jobexec.models import (
 )
 from jobexec.operations.reports import subjects
 from jobexec.operations.reports.resources import resource_status
+from jobexec.operations.values.tenant_room import TenantRoom
 
 from ..common import display
 from ..common.job_columns import visible_calls
@@ -86,6 +87,7 @@ class _Subject(Page):
                 "suspension": self.suspension(scope, self.value),
                 "tenants": None if self.tenants is None else sorted(self.tenants),
                 "most": subjects.MOST[self.kind],
+                "limit": self.limit(),
                 "many_categories": len(get_settings().categories) > subjects.MOST["category"],
                 **parts,
             },
@@ -111,6 +113,11 @@ class _Subject(Page):
             steps = subjects.backlog_over_time(self.using, now, length, self.value)
             found["backlog"] = flow.backlog(steps, now)
         return found
+
+    def limit(self) -> int | None:
+        """How many jobs of the tenant each node may hold, by the settings of this process."""
+        concurrency = get_settings().tenant_concurrency if self.kind == "tenant" else None
+        return TenantRoom(concurrency, {}).limit(self.value) if concurrency else None
 
     def standing(self) -> list[dict[str, Any]] | None:
         """How many of its jobs run, and are in each table."""

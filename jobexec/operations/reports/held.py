@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 
 from django.db.models import Count, Q, QuerySet, Sum
 
@@ -38,16 +39,37 @@ def held_executable(using: str, meant: Q, now: datetime) -> CappedCount:
     """
     count = every = 0
     more = False
-    for number, run in enumerate(_runs(Job._base_manager.using(using))):
+    rows = Job._base_manager.using(using)
+    for number, run in enumerate(_runs(rows)):
         if number == MOST_RUNS:
             more = True
             break
-        found = run.order_by("rank", "id")[:FRONT].aggregate(
-            every=Count("pk", filter=held(Job, now)), meant=Count("pk", filter=meant & held(Job, now))
+        found = (
+            rows.filter(run)
+            .order_by("rank", "id")[:FRONT]
+            .aggregate(every=Count("pk", filter=held(Job, now)), meant=Count("pk", filter=meant & held(Job, now)))
         )
         count, every = count + found["meant"], every + found["every"]
         more = more or found["every"] == FRONT
     return CappedCount.upto(count, more or _reported(using, now) > 2 * every)
+
+
+def fronts(using: str) -> Iterator[Q]:
+    """The conditions of the rows among which nodes hold jobs, one for each index range to read.
+
+    Of a table with more than :data:`~.counts.COUNT_LIMIT` rows these are at the front of each category and deployment.
+    """
+    rows = Job._base_manager.using(using)
+    if not rows.order_by("pk").values_list("pk")[COUNT_LIMIT : COUNT_LIMIT + 1].exists():
+        yield Q()
+        return
+    for run in islice(_runs(rows), MOST_RUNS):
+        last = rows.filter(run).order_by("rank", "id").values_list("rank", "id")[FRONT : FRONT + 1].first()
+        if last is not None:
+            rank, id = last
+            # The first of these conditions ends the range of the index, the others the rows of its last rank.
+            run &= Q(rank__lte=rank) & (Q(rank__lt=rank) | Q(id__lt=id))
+        yield run
 
 
 #: The tables whose jobs are held, with what counts them.
@@ -57,14 +79,14 @@ HELD: Mapping[type[AbstractJob], Callable[[str, Q, datetime], CappedCount]] = {
 }
 
 
-def _runs(rows: QuerySet[Job]) -> Iterator[QuerySet[Job]]:
-    """The rows of each category and deployment, found from one to the next along the index of acquisition."""
+def _runs(rows: QuerySet[Job]) -> Iterator[Q]:
+    """The conditions of each category and deployment, found from one to the next along the index of acquisition."""
     categories = rows.filter(category__gte="").order_by("category", "deployment_id", "rank", "id")
     values = categories.values_list("category", "deployment_id")
     first = values.first()
     while first is not None:
         category, deployment = first
-        yield rows.filter(category=category, deployment_id=deployment)
+        yield Q(category=category, deployment_id=deployment)
         following = values.filter(category=category, deployment_id__gt=deployment).first()
         first = following or values.filter(category__gt=category).first()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from heapq import nsmallest
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
@@ -13,7 +15,7 @@ from jobexec.conf import get_settings
 from jobexec.models import Job
 
 from ..nodes.names import names_of
-from .counts import COUNT_LIMIT
+from .held import fronts
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +31,16 @@ class JobInHand:
 
 
 def jobs_in_hand(using: str, limit: int, tenants: Collection[str] | None = None) -> list[JobInHand]:
-    """The jobs that have been in hand longest, among the oldest by primary key: no index has the locks.
+    """The jobs that have been in hand longest.
 
-    Three statements, of which none reads more than :data:`COUNT_LIMIT` rows.
+    No index has the locks: of a large table, those are found that are at the front of it (:func:`~.held.fronts`).
     """
-    jobs = Job.objects.using(using)
-    ours = Q() if tenants is None else Q(tenant_id__in=tenants)
-    last = list(jobs.order_by("pk").values_list("pk", flat=True)[COUNT_LIMIT : COUNT_LIMIT + 1])
-    held = jobs.filter(ours, lock_owner__isnull=False, **({"pk__lt": last[0]} if last else {}))
-    columns = ("pk", "handler_type", "tenant_id", "lock_owner", "lock_expiration_time", "attempts")
-    found = list(held.order_by("lock_expiration_time", "pk").values_list(*columns)[:limit])
+    held = Job.objects.using(using).filter(
+        Q() if tenants is None else Q(tenant_id__in=tenants), lock_owner__isnull=False
+    )
+    rows = held.values_list("pk", "handler_type", "tenant_id", "lock_owner", "lock_expiration_time", "attempts")
+    every = (row for front in fronts(using) for row in rows.filter(front).order_by("rank", "id"))
+    found: list[Any] = nsmallest(limit, every, key=lambda row: (row[4] is None, row[4], row[0]))
     names = names_of(using, (row[3] for row in found))
     lock_time = get_settings().engine(using).lock_time
     return [

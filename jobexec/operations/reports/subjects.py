@@ -27,6 +27,7 @@ from jobexec.models import (
     IncidentState,
     Job,
     JobLog,
+    LogState,
     MeterLog,
 )
 
@@ -47,6 +48,8 @@ RUNS_SHOWN = 10
 GROUPS_SHOWN = 10
 #: How many of the latest log entries are searched for the last runs.
 LATEST = 10_000
+#: How many of the failures among them are searched for their groups.
+FAILURES_READ = 1000
 #: How many jobs of each table are searched for the resources of a subject.
 MOST_WITH_RESOURCE = 2000
 
@@ -136,7 +139,8 @@ def _running(using: str, table: type[AbstractJob], meant: Q, now: datetime, seen
 
 
 def groups_of(using: str, kind: str, value: str, tenants: Collection[str] | None = None) -> list[GroupShare]:
-    """The groups of the latest open incidents of a subject, and for a handler also its latest groups without any."""
+    """The groups of the latest open incidents of a subject, and its latest groups without any: of failures that were
+    retried. Those of a category or a tenant are known from the latest entries of the log."""
     rows = Incident.objects.using(using).filter(state=IncidentState.OPEN).order_by("-timestamp")
     found = rows.values_list("fingerprint", KINDS[kind], "tenant_id")[: COUNT_LIMIT + 1]
     seen = list(found)
@@ -147,8 +151,15 @@ def groups_of(using: str, kind: str, value: str, tenants: Collection[str] | None
     table = FailureGroup.objects.using(using)
     groups = {group.pk: group for group in table.filter(pk__in=names)}
     if kind == "handler":
-        latest = table.filter(handler_type=value).order_by("-last_time")[:GROUPS_SHOWN]
-        groups |= {group.pk: group for group in latest if group.pk not in groups}
+        others = Q(handler_type=value)
+    else:
+        meant = Q(**{KINDS[kind]: value}) & (Q() if tenants is None else Q(tenant_id__in=tenants))
+        log = JobLog.objects.using(using).filter(latest_entries(using), meant, state=LogState.FAILED)
+        # Values, as MySQL takes no LIMIT within IN.
+        failed = log.exclude(fingerprint="").order_by("-pk").values_list("fingerprint", flat=True)
+        others = Q(pk__in=set(failed[:FAILURES_READ]))
+    latest = table.filter(others).order_by("-last_time")[:GROUPS_SHOWN]
+    groups |= {group.pk: group for group in latest if group.pk not in groups}
     shares = [GroupShare(group, CappedCount.upto(counts[pk], len(seen) > COUNT_LIMIT)) for pk, group in groups.items()]
     shares.sort(key=lambda each: (int(each.incidents), each.group.last_time), reverse=True)
     return shares[:GROUPS_SHOWN]

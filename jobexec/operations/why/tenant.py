@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from django.db.models import Count, Q
 from django.utils.translation import gettext as _
 
 from jobexec.conf import get_settings
 from jobexec.models import Job
 
-from ..reports.counts import COUNT_LIMIT
+from ..reports.held import fronts
 from ..values.tenant_room import TenantRoom
 from .facts import Facts, Reason
 
@@ -33,11 +35,10 @@ def reasons(facts: Facts) -> list[Reason]:
 
 
 def _in_hand(facts: Facts, tenant: str) -> list[int]:
-    """The number of jobs of the tenant on each taker, among the oldest jobs; jobs that a node holds are usually old.
-
-    No index covers the jobs that a node holds, so the numbers are lower bounds.
-    """
-    rows = Job.objects.using(facts.using).order_by("pk")[:COUNT_LIMIT]
-    held = [Q(lock_owner=node.lock_owner, tenant_id=tenant) for node in facts.takers]
-    counts = rows.aggregate(**{f"node{at}": Count("pk", filter=each) for at, each in enumerate(held)})
-    return [counts[f"node{at}"] for at in range(len(held))]
+    """The number of jobs of the tenant on each taker: a lower bound, as no index covers the jobs that a node holds."""
+    held = {f"node{at}": Q(lock_owner=node.lock_owner, tenant_id=tenant) for at, node in enumerate(facts.takers)}
+    sums = Counter(dict.fromkeys(held, 0))
+    for front in fronts(facts.using):
+        rows = Job.objects.using(facts.using).filter(front)
+        sums.update(rows.aggregate(**{name: Count("pk", filter=each) for name, each in held.items()}))
+    return [sums[name] for name in held]

@@ -161,6 +161,12 @@ class TestSubject:
         assert admin.get(f"/admin/jobexec/jobdefinition{url}").status_code == 404
 
     @pytest.mark.gate
+    def test_a_tenant_has_its_limit_on_each_node(self, admin, settings):
+        settings.JOBEXEC = {**settings.JOBEXEC, "TENANT_CONCURRENCY": {"acme": 3}}
+        told = "Each node holds at most 3 jobs of this tenant at the same time"
+        assert told in text_of(admin, subject("tenant", "acme"))
+        assert "Each node holds" not in text_of(admin, subject("tenant", "other"))
+
     def test_a_user_of_some_tenants_sees_theirs(self, staff, meters, settings):
         settings.JOBEXEC = {"ADMIN_TENANTS": "tests.admin.tenants.of_user"}
         data.make(Job, tenant_id="acme")

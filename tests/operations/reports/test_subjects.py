@@ -1,11 +1,12 @@
 """What is counted of a handler, a category and a tenant."""
 
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 
-from jobexec.models import DeadLetterJob, ExecutorNode, ExternalWorkerJob, Incident, Job, MeterLog, TimerJob
-from jobexec.operations.reports import held, subjects
+from jobexec.models import DeadLetterJob, ExecutorNode, ExternalWorkerJob, Incident, Job, JobLog, MeterLog, TimerJob
+from jobexec.operations.reports import held, running, subjects
 from jobexec.operations.reports.meter_roll_up import BEGINNING, roll_up
 from jobexec.operations.reports.meters import flush_meters
 from jobexec.operations.values.histogram import KEYS
@@ -136,6 +137,21 @@ def test_a_count_of_jobs_in_progress_is_a_lower_bound_where_reading_stops(alias,
     assert subjects.standing_of(alias, "handler", "pay").running.capped
 
 
+@pytest.mark.every_database
+def test_what_runs_is_found_in_large_tables(alias, frozen, monkeypatch):
+    """Among younger jobs, too: those that are more urgent run before the oldest."""
+    monkeypatch.setattr(held, "COUNT_LIMIT", 3)
+    monkeypatch.setattr(held, "FRONT", 3)
+    for _ in range(5):
+        make_row(Job, alias, handler_type="waits", rank=9)
+    for number, category in enumerate("aabb"):
+        until = NOW + number * MINUTE
+        columns = {"lock_owner": f"n{number}", "lock_expiration_time": until, "category": category}
+        make_row(Job, alias, handler_type=f"urgent-{number}", rank=5, **columns)
+    found = running.jobs_in_hand(alias, 3)
+    assert [(each.handler_type, each.node) for each in found] == [(f"urgent-{at}", f"n{at}") for at in range(3)]
+
+
 def test_groups_are_those_of_open_incidents(alias, frozen):
     from jobexec.models import FailureGroup
 
@@ -149,6 +165,13 @@ def test_groups_are_those_of_open_incidents(alias, frozen):
     assert [(each.group.pk, int(each.incidents)) for each in of_handler] == [("f2", 2), ("f1", 0)]
     assert [each.group.pk for each in subjects.groups_of(alias, "tenant", "acme")] == ["f2"]
     assert subjects.groups_of(alias, "category", "default") == []
+    entry = {"timestamp": NOW, "job_id": uuid4(), "handler_type": "pay", "fingerprint": "f1"}
+    JobLog.objects.using(alias).create(state="failed", category="default", tenant_id="acme", **entry)
+    retried = subjects.groups_of(alias, "category", "default")
+    assert [(each.group.pk, int(each.incidents)) for each in retried] == [("f1", 0)]
+    of_tenant = subjects.groups_of(alias, "tenant", "acme", ["acme"])
+    assert [(each.group.pk, int(each.incidents)) for each in of_tenant] == [("f2", 2), ("f1", 0)]
+    assert subjects.groups_of(alias, "category", "default", ["other"]) == []
 
 
 def test_meters_of_subjects_go_when_they_expire(alias, frozen):
