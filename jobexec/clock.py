@@ -7,6 +7,7 @@ a lease or a timer. (Own decision: Camunda and Flowable trust the clock of each 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -107,7 +108,8 @@ class FrozenClock:
             raise ValueError(f"FrozenClock expects an aware datetime, got {start!r}.")
         self._lock = threading.Lock()
         self._now = datetime.now(UTC) if start is None else start.astimezone(UTC)
-        self._monotonic = time.monotonic()
+        # A whole number: sums of whole seconds are then exact, and a wait of 30 s is over after three ticks of 10.
+        self._monotonic = float(math.ceil(time.monotonic()))
         self._outer: list[FrozenClock | None] = []
 
     @property

@@ -154,3 +154,17 @@ def test_a_synchronisation_while_frozen_leaves_no_trace():
         clock.synchronise("default", START + timedelta(days=9), at=clock.monotonic())
         assert clock.now() == START
     assert abs(clock.now() - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("start", [1027.7, 2047.9, 4011.3])
+def test_a_frozen_clock_is_exact(monkeypatch, start):
+    """Floats near a power of two round each sum, so 30 s would not be over after three ticks of 10."""
+    monkeypatch.setattr("time.monotonic", lambda: start)
+    with FrozenClock() as frozen:
+        passed = []
+        for _ in range(200):
+            before = clock.monotonic()
+            for _ in range(3):
+                frozen.tick(10)
+            passed.append(clock.monotonic() - before)
+        assert set(passed) == {30.0}
