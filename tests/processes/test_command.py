@@ -353,7 +353,7 @@ class TestErrors:
             raise OperationalError("no such table")
 
         monkeypatch.setattr(Command, "_list", fail)
-        MigrationRecorder(connections[alias]).record_unapplied("jobexec_processes", "0006_storage")
+        MigrationRecorder(connections[alias]).record_unapplied("jobexec_processes", "0007_history")
         with pytest.raises(CommandError, match=f"run 'manage.py migrate jobexec_processes --database {alias}'"):
             command("list")
 

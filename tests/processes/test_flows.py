@@ -51,7 +51,7 @@ from jobexec.processes.flows.canvas import chain, parallel
 from jobexec.processes.flows.terms import index, item, previous
 from jobexec.processes.handlers import steps
 from jobexec.processes.handlers.stepping import proceed
-from jobexec.processes.models import Execution, ProcessDefinition, ProcessInstance, Variable
+from jobexec.processes.models import ActivityInstance, Execution, ProcessDefinition, ProcessInstance, Variable
 from jobexec.processes.operations.events import correlate
 from jobexec.processes.operations.flows import start_flow
 from jobexec.processes.operations.instances import cancel, set_retries, set_variables
@@ -110,8 +110,12 @@ def test_steps_run_one_after_the_other(alias, run_jobs):
     flow.step(note, "ship", first.result["amount"], after=first)
     instance = started(alias, flow)
     assert instance.state == "active"
+    charging = Job.objects.using(alias).get().pk
     run_jobs()
     assert CALLS == ["charge", "ship"]
+    history = ActivityInstance.objects.using(alias)
+    assert history.get(element_id="note").job_id == charging
+    assert history.get(element_id="note_2").job_id not in (None, charging)
     found = ProcessInstance.objects.using(alias).get(pk=instance.pk)
     assert (found.state, found.business_key) == ("completed", "4711")
     assert found.final_variables["note_2"] == 5

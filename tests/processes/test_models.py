@@ -62,6 +62,7 @@ def test_a_single_asynchronous_task(alias, run_jobs):
         ("pay", "completed"),
         ("start", "completed"),
     ]
+    assert {row.element_id: row.job_id for row in history} == {"start": None, "pay": job.pk, "end": None}
 
 
 def test_an_asynchronous_user_task(alias, run_jobs):
@@ -75,6 +76,7 @@ def test_an_asynchronous_user_task(alias, run_jobs):
         claim(task, "bert", using=alias)
     complete(task, {"approved": True}, user="anna", using=alias)
     assert (state(alias, instance), final(alias, instance)) == ("completed", {"approved": True})
+    assert ActivityInstance.objects.using(alias).get(element_id="approve").assignee == "anna"
     with pytest.raises(TaskOver):
         complete(task, using=alias)
     assert_nothing_is_left(alias)

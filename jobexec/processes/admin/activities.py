@@ -46,7 +46,9 @@ Arrival: TypeAlias = ActivityInstance | Execution
 Path: TypeAlias = tuple[tuple[datetime, int, UUID], ...]
 
 
-def activities(view: InstanceView, process: Process | None, now: datetime) -> tuple[list[dict[str, Any]], bool]:
+def activities(
+    view: InstanceView, process: Process | None, now: datetime, site: str
+) -> tuple[list[dict[str, Any]], bool]:
     """The latest ROWS activities, finished or not, each below its scope; and whether there are more."""
     open_rows = [row for row in view.executions if row.entered_at and row.state != State.COMPENSABLE.value]
     arrivals: list[Arrival] = [*view.activities, *open_rows]
@@ -62,6 +64,7 @@ def activities(view: InstanceView, process: Process | None, now: datetime) -> tu
             "element": element_shown(process, row.element_id),
             "depth": min(len(paths[row.pk]) - 1, _DEEPEST),
             "started": display.absolute(_began(row)),
+            "job": display.job_link(row.job_id, site) if row.job_id else "",
             **(_over(row, span) if isinstance(row, ActivityInstance) else _open(row, process, span, now, dead)),
         }
         for row in rows
@@ -73,6 +76,7 @@ def _over(row: ActivityInstance, span: Span) -> dict[str, Any]:
     return {
         "kind": _("multi-instance") if row.kind == BODY else row.kind,
         "state": _ENDED[state],
+        "assignee": row.assignee,
         "took": display.duration((row.end_time - row.start_time).total_seconds()),
         "bar": span.bar(row.start_time, row.end_time, state.value),
     }

@@ -62,7 +62,7 @@ class InstancePage:
         self._dead = {job.pk for job in view.jobs if isinstance(job, DeadLetterJob)}
 
     def context(self) -> dict[str, Any]:
-        rows, more = activities(self._view, self._process, self._now)
+        rows, more = activities(self._view, self._process, self._now, self._site)
         incidents = self.incidents()
         return {
             "is_running": self._running,

@@ -59,7 +59,7 @@ def fail(moves: Moves, token: Token, message: str) -> bool:
     """The job of a token failed for good. Returns whether an event catches that."""
     found = _catcher(moves, token, lambda catchers: _by_code(catchers, Trigger.FAILURE, None))
     if found is not None:
-        token.job = None
+        token.job, token.ran = None, token.job
         _catch(moves, *found, code=None, text=message, variables={})
     return found is not None
 

@@ -210,9 +210,10 @@ class Moves:
                 ended_at=self.now,
                 state=state,
                 called=token.called,
+                job=token.ran,
             )
         )
-        token.activity = token.entered_at = None
+        token.activity = token.entered_at = token.ran = None
 
     def report(self, token: Token, kind: str, message: str) -> None:
         """An incident: the token waits for an operator."""

@@ -93,6 +93,8 @@ class Token:
     called: UUID | None = None
     data: dict[str, Any] = field(default_factory=dict)
     alive: bool = True
+    ran: UUID | None = None
+    """In a step: the job that has begun or done what the token is at."""
 
     @property
     def is_body(self) -> bool:
@@ -199,6 +201,7 @@ class ActivityInstance:
     ended_at: datetime
     state: ActivityState
     called: UUID | None = None
+    job: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,8 @@ def _continue(moves: Moves, event: Continue) -> bool:
     if token is None:
         return False
     token.job = None
+    if token.state is State.BEFORE:
+        token.ran = event.job
     moves.go(token, Do.BEGIN if token.state is State.BEFORE else Do.DEPART)
     return True
 
@@ -169,7 +171,7 @@ def _job_done(moves: Moves, event: JobDone) -> bool:
     token = _token_with_job(moves, event.token, event.job, State.OUTSIDE)
     if token is None:
         return False
-    token.job = None
+    token.job, token.ran = None, event.job
     moves.bring(token, event.changed)
     tasks.take_result(moves, token, moves.node(token), event.result)
     moves.go(token, Do.COMPLETE)
@@ -197,7 +199,7 @@ def _error_thrown(moves: Moves, event: ErrorThrown) -> bool:
     token = _working_token(moves, event.token, event.activity)
     if token is None:
         return False
-    token.job = None
+    token.job, token.ran = None, token.job
     errors.throw_error(moves, token, BpmnError(event.code, event.message, event.variables))
     return True
 

@@ -12,7 +12,8 @@ from jobexec.models.fields import NameField
 class ActivityInstance(models.Model):
     """One arrival of a token at an element, written when it is over (ACT_HI_ACTINST).
 
-    What is not over is read from the executions, which know when they came.
+    What is not over is read from the executions, which know when they came. ``assignee`` is who had the user task in
+    the end, ``job_id`` the job that began or did what the element does, if it was not done in the step that reached it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -25,6 +26,8 @@ class ActivityInstance(models.Model):
     end_time = models.DateTimeField()
     state = models.CharField(max_length=16)
     called_instance_id = models.UUIDField(null=True, blank=True)
+    assignee = NameField(max_length=255, blank=True, default="", db_default="")
+    job_id = models.UUIDField(null=True, blank=True)
 
     class Meta:
         verbose_name = _("activity instance")

@@ -64,6 +64,8 @@ class Flush:
         self.using, self.origin, self.tokens, self.changes, self.now = using, origin, tokens, changes, now
         self.statement = statement
         self._made: list[Columns] = []
+        #: Of the user tasks that are over, by the arrivals to which they belonged.
+        self._assignees: dict[UUID | None, str] = {}
 
     def gather(self) -> None:
         """Deletions first: a name of a variable may come again in another scope, never in the same."""
@@ -99,7 +101,9 @@ class Flush:
         if not gone or not any(definitions.process(self.using, row.definition).has_user_tasks for row in instances):
             return
         tasks = UserTask.objects.using(self.using).filter(root_id=self.origin.root_id, owner_id__in=gone)
-        if ids := list(tasks.values_list("pk", flat=True)):
+        over = list(tasks.values_list("pk", "activity_id", "assignee"))
+        self._assignees = {activity: assignee for _, activity, assignee in over}
+        if ids := [pk for pk, _, _ in over]:
             delete_rows(TaskCandidate.objects.using(self.using).filter(task_id__in=ids))
             delete_rows(UserTask.objects.using(self.using).filter(pk__in=ids))
 
@@ -228,6 +232,8 @@ class Flush:
                 end_time=row.ended_at,
                 state=row.state.value,
                 called_instance_id=row.called,
+                assignee=self._assignees.get(row.id, ""),
+                job_id=row.job,
             )
             for row in self.changes.history
         ]

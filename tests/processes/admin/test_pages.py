@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -22,6 +23,7 @@ from jobexec.processes.models import ActivityInstance, Execution, ProcessDefinit
 from jobexec.processes.operations import statistics
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.start import start
+from jobexec.processes.operations.user_tasks import claim, complete
 from jobexec.testing import ManualExecutor, controlled_clock
 from tests.support.factories import make_row
 
@@ -506,6 +508,16 @@ def test_in_other_languages(staff, order, settings, language, texts):
     page = staff(*VIEW).get(url(ProcessInstance, order)).content.decode()
     for text in texts:
         assert text in page
+
+
+def test_an_activity_has_its_user_and_its_job(staff, order):
+    task = UserTask.objects.get()
+    complete(claim(task, "anna", using="default"), {"approved": True}, using="default")
+    done = ActivityInstance.objects.get(element_id="approve")
+    ActivityInstance.objects.filter(pk=done.pk).update(job_id=UUID(int=7))
+    section = staff(*VIEW).get(url(ProcessInstance, order)).content.decode().partition('id="jobexec-activities"')[2]
+    assert '<span class="jobexec-beneath">anna</span>' in section
+    assert f'href="{reverse("admin:jobexec_job_locate", args=[UUID(int=7)])}"' in section
 
 
 def test_activities_are_below_their_scopes(staff):
