@@ -26,6 +26,8 @@ from .sandbox import remove_rows, tidy
 #: The key of the definitions that are measured, and of those whose instances fill the tables.
 KEY = "jobbench"
 CROWD = "jobbench-crowd"
+#: The beginning of the names of elements at which tokens wait for ever.
+_WAITS = "w"
 #: One of the latter, which has many activities, and their definition.
 CROWD_INSTANCE, CROWD_DEFINITION = UUID(int=2**127), f"{CROWD}:1"
 
@@ -117,15 +119,15 @@ def remove_crowd(alias: str) -> None:
 def chain_of_tasks(steps: int, *, before: bool, open_tokens: int = 0) -> Any:
     """A process of no-op service tasks, one after the other; their jobs have the numbers from ``first`` on.
 
-    ``before``: asynchronous ones. ``open_tokens`` wait for messages meanwhile, and end with the last task.
+    ``before``: asynchronous ones. ``open_tokens`` wait for messages, also when all tasks are done.
     """
     from jobexec.processes.definition import Event, Flow, Kind, Node, Process, Trigger
 
     names = [f"s{number}" for number in range(steps)]
     begin = Node("begin", Kind.START_EVENT)
-    end = Node("end", Kind.END_EVENT, event=Event(Trigger.TERMINATE) if open_tokens else None)
+    end = Node("end", Kind.END_EVENT)
     waits = [
-        Node(f"w{number}", Kind.RECEIVE_TASK, event=Event(Trigger.MESSAGE, name="jobbench"))
+        Node(f"{_WAITS}{number}", Kind.RECEIVE_TASK, event=Event(Trigger.MESSAGE, name="jobbench"))
         for number in range(open_tokens)
     ]
     ways = [*pairwise(["begin", *names, "end"]), *(("begin", wait.id) for wait in waits)]
@@ -163,12 +165,14 @@ def started(alias: str, process: Any, first: int = 0) -> UUID:
 
 
 def execute(plan: Plan, ledger: Ledger) -> Sample:
-    """Let an executor take the instances to their end, and check that all of them have ended well."""
+    """Let an executor do all tasks, and check that all instances have ended well, but for tokens that wait for ever."""
+    from jobexec.processes.models import Execution
+
     tables = _tables()
     tidy(plan.alias, *tables)
     sample = ours.execute_all(plan.settings, plan.alias, ledger)
-    ended = tables[0]._base_manager.using(plan.alias).filter(definition_key=KEY)
-    if ended.exclude(state__in=("completed", "terminated")).exists():
+    left = Execution.objects.using(plan.alias).filter(definition_id__startswith=f"{KEY}:")
+    if left.exclude(element_id__startswith=_WAITS).exists():
         raise BenchError("Some process instances have not come to their end.")
     return sample
 

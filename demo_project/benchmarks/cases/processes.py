@@ -34,13 +34,14 @@ class Processes(Case):
     ``fork`` is one instance whose tasks are all parallel, may run at the same time, and are joined. ``start`` starts
     instances whose five tasks run at once, to their end, and ``start, waits`` those that wait for their first task,
     beside ``enqueue``, which inserts a job. ``crowded`` are steps of instances that have 99 more tokens, beside
-    ``--instances`` others that wait and ten times as many that have ended, which are loaded last, once.
+    ``--instances`` others that wait and ten times as many that have ended, which are loaded last, once; ``alone`` are
+    those of as many instances, as long, without any of this.
     """
 
     name: ClassVar[str] = "processes"
     summary: ClassVar[str] = "asynchronous steps of processes, against lock, load, write and commit"
     default_jobs: ClassVar[int] = 1_000
-    ratios: ClassVar = (("ours", "atomic"), ("start", "enqueue"), ("start, waits", "enqueue"), ("crowded", "ours"))
+    ratios: ClassVar = (("ours", "atomic"), ("start", "enqueue"), ("start, waits", "enqueue"), ("crowded", "alone"))
 
     def phases(self) -> Sequence[tuple[Callable[[], None], Contenders]]:
         return [(lambda: None, self.contenders()), (self.load, {"crowded": self.crowded}), (self.unload, {})]
@@ -49,7 +50,8 @@ class Processes(Case):
         check_installed()
         atomic = Atomic(self.plan, self.progress)
         found = {"ours": self.ours, "atomic": atomic.ours, "fork": self.fork, "start": self.start}
-        return {**found, "start, waits": self.start_waiting, "enqueue": self.enqueue, "raw": self.raw}
+        found |= {"start, waits": self.start_waiting, "enqueue": self.enqueue, "alone": self.alone}
+        return {**found, "raw": self.raw}
 
     def facts(self) -> Mapping[str, Any]:
         return {"instances": self.plan.options["instances"]}
@@ -70,6 +72,9 @@ class Processes(Case):
 
     def crowded(self) -> Sample:
         return self._run(lambda: self._start(_CROWDED_STEPS, before=True, open_tokens=_OPEN_TOKENS))
+
+    def alone(self) -> Sample:
+        return self._run(lambda: self._start(_CROWDED_STEPS, before=True))
 
     def fork(self) -> Sample:
         return self._run(lambda: started(self.plan.alias, fork_of_tasks(self.plan.jobs)))
