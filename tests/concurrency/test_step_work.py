@@ -20,7 +20,7 @@ from jobexec.processes.operations.instances import cancel, set_variables
 from jobexec.processes.store.lock import locked_now
 from tests.support.threads import together
 
-pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
+pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql", "mariadb")]
 
 #: What handlers do after they have written; by element.
 DURING = {}

@@ -11,8 +11,7 @@ from django.db import transaction
 
 from jobexec import clock, tracing
 from jobexec.exceptions import DoNotRetry
-from jobexec.operations.sql.dialect import dialect
-from jobexec.operations.sql.locks import atomic
+from jobexec.operations.sql.locks import atomic, is_single_writer, reads_snapshots
 from jobexec.operations.sql.server_time import keep_time
 from jobexec.operations.values.acquired_job import AcquiredJob
 
@@ -109,10 +108,10 @@ def proceed_beside(using: str, root: UUID, event: inputs.Continue, tenant: str, 
     """As :func:`proceed_or_fail`, but what the step begins with is done before the lock.
 
     If the token has gone meanwhile, or goes past the handler, the handler's work is undone. Where an early read could
-    hide from the step what others have committed (MariaDB under REPEATABLE READ), and where one writer is alone anyway,
-    all is under the lock.
+    hide from the step what others have committed (REPEATABLE READ), and where one writer is alone anyway, all is under
+    the lock.
     """
-    if not dialect(using).writes_in_with:
+    if is_single_writer(using) or reads_snapshots(using):
         return proceed_or_fail(using, root, event, failed)
     keep_time(using)
     try:
