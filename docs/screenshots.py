@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,8 @@ ASKED = {
 def main(*wanted: str) -> None:
     """Make all pictures, or those whose names begin with one of these."""
     theme = wanted[0] if wanted and wanted[0] in THEMES else ""
+    if missing := [name for name in (() if wanted else THEMES) if find_spec(name) is None]:
+        sys.exit(f"Not installed: {', '.join(missing)}. The extra themes has all themes of which there are pictures.")
     with tempfile.TemporaryDirectory() as folder:
         configure(Path(folder), theme)
         import screenshots_external
