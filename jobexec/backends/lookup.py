@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from django.utils.module_loading import import_string
+
+from jobexec.exceptions import InvalidSettings
 
 from .compat import Task, task_backends
 
@@ -42,6 +44,22 @@ def backend_of(alias: str) -> JobExecutorBackend | None:
 def backends_on(using: str) -> list[JobExecutorBackend]:
     """The backends whose jobs are in this engine."""
     return [backend for backend in our_backends() if backend.database == using]
+
+
+def served_by(aliases: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """The engines and the categories that have the tasks of these backends; None for all categories.
+
+    Tasks of other backends whose queues have the same categories are served, too. Raises InvalidSettings for an alias
+    that is no backend of jobexec.
+    """
+    ours = {backend.alias: backend for backend in our_backends()}
+    if unknown := [alias for alias in aliases if alias not in ours]:
+        expected = f"one of {', '.join(map(repr, ours))}" if ours else "a backend of jobexec, of which TASKS has none"
+        raise InvalidSettings(f"--backend: expected {expected}, got {unknown[0]!r}.")
+    found = [ours[alias] for alias in aliases]
+    every = any(not backend.queues for backend in found)  # an empty set of queues accepts any
+    categories = dict.fromkeys(backend.config.category(queue) for backend in found for queue in sorted(backend.queues))
+    return list(dict.fromkeys(backend.database for backend in found)), None if every else list(categories)
 
 
 def imported_task(path: str) -> Any:

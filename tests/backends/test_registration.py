@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import jobexec
-from jobexec.backends import registration, served_by
+from jobexec.backends import registration
 from jobexec.backends.compat import InvalidTask, task, task_backends
 from jobexec.backends.function import TaskFunction
-from jobexec.backends.lookup import our_backends
+from jobexec.backends.lookup import our_backends, served_by
 from jobexec.exceptions import DuplicateHandler, HandlerNotFound, InvalidSettings
 from jobexec.handlers import registry
 from jobexec.handlers.base import AsyncJobHandler, NamesArguments, ResultHandler

@@ -239,6 +239,18 @@ def test_what_is_wrong_is_said_and_nothing_starts(settings, monkeypatch, capsys,
     assert "Traceback" not in said.err
 
 
+@pytest.mark.django_db(databases=list(settings.DATABASES))
+def test_a_backend_without_a_package_of_tasks(settings, monkeypatch, capsys):
+    monkeypatch.setattr(runjobexecutor, "configure_logging", lambda *args: None)
+    monkeypatch.setattr("django.setup", lambda: None)
+    monkeypatch.setattr(runjobexecutor, "installed", lambda: False)
+    monkeypatch.setitem(sys.modules, "jobexec.backends.lookup", None)  # as if it could not be imported
+    with pytest.raises(SystemExit) as ended:
+        execute_from_command_line(["manage.py", "runjobexecutor", "--backend", "default", "--skip-checks"])
+    assert ended.value.code == 1
+    assert "--backend needs django.tasks" in capsys.readouterr().err
+
+
 @pytest.mark.gate
 @pytest.mark.databases("sqlite")
 def test_a_process_that_cannot_start_says_why_on_stderr(alias, run):

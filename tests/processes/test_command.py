@@ -20,6 +20,7 @@ from jobexec.processes.handlers.registry import listener
 from jobexec.processes.management.commands.processes import Command
 from jobexec.processes.models import Execution, ProcessInstance, UserTask
 from jobexec.processes.operations import many
+from tests.support.jobs_command import jobs
 
 pytest.importorskip("lxml")
 
@@ -312,10 +313,10 @@ def test_cancel_many(alias, command, started, run_jobs, monkeypatch):
 
 
 @pytest.mark.transactional
-def test_cleanup(alias, command, started, settings):
+def test_the_cleanup_of_jobs_deletes_expired_instances(alias, command, started, settings):
     settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"HISTORY_TIME_TO_LIVE": 0}}
     command("cancel", started())
-    assert command("cleanup") == "Rows deleted: 3.\n"
+    assert jobs("cleanup", alias=alias) == (0, "3 rows deleted.\n")
     assert not ProcessInstance.objects.using(alias).exists()
 
 

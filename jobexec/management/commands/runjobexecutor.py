@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError
 from django.utils import autoreload
 
-from jobexec.backends import served_by
+from jobexec.backends import installed
 from jobexec.conf import Settings, get_settings
 from jobexec.exceptions import InvalidSettings, JobExecError
 from jobexec.executor.job_executor import JobExecutor
@@ -138,7 +138,7 @@ class Command(SupervisedCommand):
         if options["backend"]:
             if any(options[name] for name in ("engine", "category", "exclude_category")):
                 raise InvalidSettings("--backend stands for --engine and --category: do not give them as well.")
-            options["engine"], options["category"] = served_by(options["backend"])
+            options["engine"], options["category"] = _served_by(options["backend"])
         if excluded := options["exclude_category"]:
             if options["category"]:
                 raise InvalidSettings("Expected either --category or --exclude-category, got both.")
@@ -223,6 +223,14 @@ class Command(SupervisedCommand):
     def _say(self, line: str) -> None:
         self.stdout.write(line)
         self.stdout.flush()  # a reader of a pipe gets the line immediately
+
+
+def _served_by(backends: list[str]) -> tuple[list[str], list[str] | None]:
+    if not installed():
+        raise InvalidSettings("--backend needs django.tasks: Django 6.0, or jobexec with the extra 'backport'.")
+    from jobexec.backends.lookup import served_by  # it cannot be imported without
+
+    return served_by(backends)
 
 
 def _check_restarts(options: dict[str, Any]) -> None:

@@ -39,8 +39,12 @@ def jobs_in_hand(using: str, limit: int, tenants: Collection[str] | None = None)
         Q() if tenants is None else Q(tenant_id__in=tenants), lock_owner__isnull=False
     )
     rows = held.values_list("pk", "handler_type", "tenant_id", "lock_owner", "lock_expiration_time", "attempts")
-    every = (row for front in fronts(using) for row in rows.filter(front).order_by("rank", "id"))
-    found: list[Any] = nsmallest(limit, every, key=lambda row: (row[4] is None, row[4], row[0]))
+    found: list[Any] = []
+    for front in fronts(using):
+        some = rows.filter(front)
+        # A large table is read in the order of the index, or the planner could read all of it.
+        found += some.order_by("rank", "id") if front else some.order_by("lock_expiration_time", "pk")[:limit]
+    found = nsmallest(limit, found, key=lambda row: (row[4] is None, row[4], row[0]))
     names = names_of(using, (row[3] for row in found))
     lock_time = get_settings().engine(using).lock_time
     return [

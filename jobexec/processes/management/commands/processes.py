@@ -20,7 +20,6 @@ from jobexec.management.jobs.output.failures import engine_named, told
 from jobexec.management.jobs.output.outcome import operator
 from jobexec.management.jobs.output.screen import Exit
 from jobexec.management.jobs.output.text import clean
-from jobexec.operations import clean_up_history
 from jobexec.operations.audit import acting
 from jobexec.operations.values.humanize import absolute
 from jobexec.processes.definition import InvalidProcess
@@ -74,7 +73,6 @@ class Command(BaseCommand):
         shown = actions.add_parser("show", help="show the active elements of an instance, its variables and jobs")
         shown.add_argument("instance", type=changes.instance, help=changes.ITS_ID)
         changes.add_arguments(actions)
-        actions.add_parser("cleanup", help="delete the expired history of processes and jobs")
         actions.add_parser("check", help="look for inconsistent rows; exits with 1 if there are any")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -188,9 +186,6 @@ class Command(BaseCommand):
         process = definitions.process(using, shown.definition_id) if view.definition is not None else None
         for reason in shortened(why(view, process, clock.now(using))):
             self.stdout.write(f"  {clean(reason.text)}")
-
-    def _cleanup(self, using: str, options: dict[str, Any]) -> None:
-        self.stdout.write(f"Rows deleted: {clean_up_history(using)}.")
 
     def _check(self, using: str, options: dict[str, Any]) -> None:
         found = check(using=using)
