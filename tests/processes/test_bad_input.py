@@ -11,6 +11,7 @@ from jobexec.models import BlockedJob, DeadLetterJob, ExternalWorkerJob, Job, Jo
 from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.engine.exceptions import StepError
 from jobexec.processes.exceptions import MismatchingMessage
+from jobexec.processes.expressions import expression
 from jobexec.processes.flows.builder import Edge, Flow
 from jobexec.processes.handlers.registry import service_task
 from jobexec.processes.models import (
@@ -152,6 +153,16 @@ def test_a_file_is_refused_with_all_that_is_deployed_with_it(alias, name):
         deploy(("good.bpmn", good), ("bad.bpmn", content), using=alias)
     assert rows(alias, *DEPLOYED, EventSubscription) == set()
     assert len(deploy(("good.bpmn", good), using=alias)) == 1
+
+
+def test_a_pattern_without_re2_is_refused(alias, monkeypatch):
+    feel = expression._LANGUAGES["feel"]
+    monkeypatch.setitem(expression._LANGUAGES, "feel", feel._replace(functions=feel.functions - {"matches"}))
+    script = '<zeebe:script expression="=matches(text, &quot;without re2&quot;)" resultVariable="found"/>'
+    task = f'<scriptTask id="x"><extensionElements>{script}</extensionElements></scriptTask>'
+    content = process(around(task, leaves=False), "zeebe")
+    with pytest.raises(InvalidProcess, match=r"x: matches\(\) needs google-re2: install jobexec with the extra re2"):
+        deploy(("p.bpmn", content), using=alias)
 
 
 # Flows.

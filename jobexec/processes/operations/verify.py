@@ -17,6 +17,7 @@ from ..definition import (
     Flow,
     JobOptions,
     Kind,
+    Language,
     Mode,
     Node,
     Problem,
@@ -30,6 +31,7 @@ from ..definition import (
 from ..engine.exceptions import StepError
 from ..engine.rows import Timer
 from ..expressions import InvalidExpression, parse
+from ..expressions.feel_functions import patterns
 from ..handlers import registry
 from ..store.forms import form_columns
 from ..store.history import time_to_live
@@ -221,7 +223,10 @@ def _wrong(expression: Expression, when: When | None = None) -> Iterator[str]:
         yield str(error)
         return
     for name in sorted(parsed.functions - registry.functions().keys()):
-        yield f"No function {name!r} is registered in this project (in {expression.text})."
+        if name in patterns.NAMES and expression.language is Language.FEEL:
+            yield f"{name}() {patterns.NEEDS} (in {expression.text})."
+        else:
+            yield f"No function {name!r} is registered in this project (in {expression.text})."
     if not (when and when.is_of_task) and any(name.startswith("task.") for name in parsed.properties):
         yield f"'task' is known to the expressions of task listeners only (in {expression.text})."
     if (when is None or when.is_of_task) and "execution.eventName" in parsed.properties:

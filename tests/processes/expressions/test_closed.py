@@ -148,7 +148,15 @@ ATTACKS = [
     ("=a" + ".a" * 1900, "feel"),
     ("=" + "abs(" * 900 + "1" + ")" * 900, "feel"),
     ("x" * 4001, "juel"),
-    ('=split(long, "(x+)+$")', "feel"),
+    ('=count(split(long, "(x+)+y$")) = 2', "feel"),
+    ('=matches(long, "(x+x+)+y")', "feel"),
+    ('=matches(long, "((x{100}){10}|b)*y")', "feel"),
+    ('=matches("a", "a{1000}{1000}")', "feel"),
+    ('=replace(long, "x", long)', "feel"),
+    ('=extract(long, "x")', "feel"),
+    ('=from json(replace(long, "x", "["))', "feel"),
+    ("=to json([long, long])", "feel"),
+    ("=to base64(long)", "feel"),
 ]
 
 

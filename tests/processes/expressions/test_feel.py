@@ -7,8 +7,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from jobexec.processes.expressions import EvaluationContext, LimitExceeded, Months, parse
+from jobexec.processes.expressions import EvaluationContext, EvaluationError, LimitExceeded, Months, parse
 from jobexec.processes.expressions.evaluate import evaluate
+from jobexec.processes.expressions.feel_functions import FEEL_FUNCTIONS, patterns
 from jobexec.processes.expressions.feel_rules import RULES
 
 VARIABLES = {
@@ -315,11 +316,26 @@ split("a;b;;c", ";") | ["a", "b", "", "c"]
 split("a.b", "\.") | ["a", "b"]
 split("a b", "\s") | ["a", "b"]
 split("a", "") | null
+split("a.b", ".") | ["a", "b"]
+split("John Doe", "\s") | ["John", "Doe"]
+to base64("FEEL") | "RkVFTA=="
+to base64("é") | "w6k="
+to base64(1) | null
+string length(uuid()) | 36
+uuid() = uuid() | false
 string join(["a", "b"], "-") | "a-b"
 string join(["a", null, "c"]) | "ac"
 string join([], "-") | ""
+string join(["a", "b"], ", ", "[", "]") | "[a, b]"
+string join(["a", "b"], null, "<") | "<ab"
 string join(["a", 1]) | null
 is blank(" ") | true
+to json({a: 1.5, b: [null, true, "x\"é"]}) | "{\"a\":1.5,\"b\":[null,true,\"x\\\"é\"]}"
+to json(@"2026-01-02") | "\"2026-01-02\""
+from json("{\"a\": [1, 2.5, null]}") | {a: [1, 2.5, null]}
+from json("\"a\"") | "a"
+from json("nope") | null
+from json("NaN") | null
 string(1.50) | "1.5"
 string(null) | null
 string("a") | "a"
@@ -378,6 +394,30 @@ even(2) | true
 even(-5) | false
 floor("a") | null
 """
+PATTERNS = r"""
+matches("foobar", "^fo*b") | true
+matches("foobar", "o.b") | true
+matches("foobar", "^bar") | false
+matches("FOO", "foo") | false
+matches("FOO", "foo", "i") | true
+matches("a\nb", "^b", "m") | true
+matches("a\nb", "a.b") | false
+matches("a\nb", "a.b", "s") | true
+matches(null, "a") | null
+matches(input: "abc", pattern: "b") | true
+replace("abcd", "(ab)|(a)", "[1=$1][2=$2]") | "[1=ab][2=]cd"
+replace("0123456789", "(\d{3})(\d{3})(\d{4})", "($1) $2-$3") | "(012) 345-6789"
+replace("abracadabra", "bra", "*") | "a*cada*"
+replace("Price 5", "(?:\d)", "\$$0") | "Price $5"
+replace("ABC", "b", "-", "i") | "A-C"
+replace("äöü", "ö", "漢") | "ä漢ü"
+extract("references are 1234, 1256, 1378", "12[0-9]*") | ["1234", "1256"]
+extract("none", "[0-9]+") | []
+split("a1b22c", "\d+") | ["a", "b", "c"]
+split("a, b;c", "[,;]\s*") | ["a", "b", "c"]
+split("12ab", "\d") | ["", "", "ab"]
+split("abc", "x*") | ["a", "b", "c", ""]
+"""
 LISTS = """
 list contains([1, 2], 2) | true
 list contains([1, null], null) | true
@@ -433,6 +473,9 @@ union([1, 2], [2, 3]) | [1, 2, 3]
 distinct values([1, 2, 1, "1", null, null]) | [1, 2, "1", null]
 duplicate values([1, 2, 1, 3, 3]) | [1, 3]
 flatten([[1, [2]], [[[3]]], 4]) | [1, 2, 3, 4]
+partition([1, 2, 3, 4, 5], 2) | [[1, 2], [3, 4], [5]]
+partition([], 2) | []
+partition([1], 0) | null
 sort([3, 1, 2]) | [1, 2, 3]
 sort(["b", "a"]) | ["a", "b"]
 sort([1, "a"]) | null
@@ -582,6 +625,17 @@ meets([1..5), [5..9]) | false
 met by([5..9], [1..5]) | true
 overlaps([1..5], [3..9]) | true
 overlaps([1..5), [5..9]) | false
+overlaps before([1..5], [4..10]) | true
+overlaps before([3..4], [1..2]) | false
+overlaps before([1..3], (3..5]) | false
+overlaps before([1..5], (3..8]) | true
+overlaps before([1..5), [1..5]) | false
+overlaps before([1..5], (1..5]) | true
+overlaps before([1..9], [2..8]) | false
+overlaps after([4..10], [1..5]) | true
+overlaps after([3..4], [1..2]) | false
+overlaps after((3..8], [1..5]) | true
+overlaps after([1..2], ["a".."b"]) | null
 includes([1..10], 5) | true
 includes([1..10], [1..5]) | true
 includes((1..10], [1..5]) | false
@@ -589,6 +643,11 @@ during(5, [1..10]) | true
 starts(1, [1..10]) | true
 starts(1, (1..10]) | false
 finishes(10, [1..10]) | true
+started by([1..10], 1) | true
+started by((1..10], 1) | false
+started by([1..10], [1..5]) | true
+finished by([1..10], [5..10]) | true
+finished by([1..10), 10) | false
 coincides([1..5], [1..5]) | true
 coincides(3, 4) | false
 before(1, "a") | null
@@ -606,6 +665,7 @@ TABLES = {
     "control": CONTROL,
     "types": TYPES,
     "strings": STRINGS,
+    "patterns": PATTERNS,
     "numbers": NUMBERS,
     "lists": LISTS,
     "contexts": CONTEXTS,
@@ -686,6 +746,49 @@ def test_a_result_is_json(source, expected):
     assert found == expected
     assert type(found) is type(expected), f"{found!r} is a {type(found).__name__}"
     assert json.loads(json.dumps(found)) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ('assert(amount, amount > 300, "too little")', "too little"),
+        ("assert(nothing, nothing != null)", "the condition of assert() is not true"),
+        ('matches("a", "(")', "matches() takes a regular expression of RE2, got '(': missing )"),
+        ('matches("a", "(?=a)")', "invalid perl operator"),
+        ('matches("a", "a", "x")', "matches() knows the flags i, m and s, got 'x'"),
+        ('replace("a", "a", "$1")', "replace() takes $0 to $0 and \\$ in a replacement, got '$1'"),
+        ('replace("a", "a", "$")', "in a replacement, got '$'"),
+        ('split("a", "(a")', "split() takes a regular expression of RE2"),
+    ],
+)
+def test_an_evaluation_that_fails(source, reason):
+    with pytest.raises(EvaluationError) as caught:
+        value(source)
+    assert reason in str(caught.value)
+
+
+def test_assert_returns_the_value():
+    assert value('assert(amount, amount > 200, "too little")') == 250
+
+
+def test_a_random_number():
+    assert all(0 <= value("random number()") < 1 for _ in range(100))
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ('matches("a", "a")', "'matches' is not a registered function"),
+        ('split("ab", "a|b")', "split() by a regular expression needs google-re2: install jobexec with the extra re2"),
+    ],
+)
+def test_patterns_without_re2(monkeypatch, source, reason):
+    monkeypatch.setattr(patterns, "re2", None)
+    monkeypatch.delitem(FEEL_FUNCTIONS._by_name, "matches")
+    with pytest.raises(EvaluationError) as caught:
+        value(source)
+    assert reason in str(caught.value)
+    assert value('split("a b", "\\s")') == ["a", "b"]
 
 
 @pytest.mark.parametrize("source", ["1e400", "[-1e400]", "{a: 1e300 * 1e300}"])

@@ -8,10 +8,10 @@ lengths.
 from __future__ import annotations
 
 from ..functions import Functions
-from . import contexts, conversion, lists, numeric, ranges, strings, temporal
+from . import contexts, conversion, lists, numeric, patterns, ranges, strings, temporal
 
 FEEL_FUNCTIONS = Functions()
-for _table in (conversion, strings, numeric, lists, contexts, temporal, ranges):
+for _table in (conversion, strings, patterns, numeric, lists, contexts, temporal, ranges):
     FEEL_FUNCTIONS.update(_table.FUNCTIONS)
 
 __all__ = ["FEEL_FUNCTIONS"]

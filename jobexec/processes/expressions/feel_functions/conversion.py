@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal, DecimalException
 from typing import Any
 
 from .. import temporal
-from ..feel_text import to_text
+from ..errors import EvaluationError, LimitExceeded
+from ..feel_text import as_json, to_text
 from ..functions import Functions
 from ..numbers import plain, to_decimal
 from ..values import Months, Number, Value
@@ -30,6 +32,30 @@ def is_defined(value: Value) -> bool:
 @FUNCTIONS.register("get or else", "value: any, default: any")
 def get_or_else(value: Value, default: Value) -> Value:
     return default if value is None else value
+
+
+@FUNCTIONS.register("assert", "value: any, condition: any, cause?: string|null")
+def assert_(value: Value, condition: Value, cause: str | None = None) -> Value:
+    """The value. Raises EvaluationError, with the cause, unless the condition is true."""
+    if condition is True:
+        return value
+    raise EvaluationError(cause or "the condition of assert() is not true")
+
+
+@FUNCTIONS.register("to json", "value: any")
+def to_json(evaluation: Any, value: Value) -> str:
+    to_text(evaluation, value)  # pays for each item, and refuses what is nested too deeply
+    return json.dumps(as_json(value), ensure_ascii=False, separators=(",", ":"))
+
+
+@FUNCTIONS.register("from json", "value: string")
+def from_json(text: str) -> Value:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError:
+        return None
+    except RecursionError:
+        raise LimitExceeded("the JSON is nested too deeply") from None
 
 
 @FUNCTIONS.register("string", "from: any")
@@ -117,3 +143,7 @@ def duration(value: str | timedelta | Months) -> timedelta | Months | None:
 def years_and_months_duration(start: date, end: date) -> Months:
     first, last = (day.date() if isinstance(day, datetime) else day for day in (start, end))
     return temporal.months_between(first, last)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

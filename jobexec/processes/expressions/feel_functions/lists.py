@@ -190,6 +190,13 @@ def union(evaluation: Any, lists: list[Value]) -> list[Value] | None:
     return None if items is None else distinct_values(evaluation, items)
 
 
+@register("partition", "list: list, size: number")
+def partition(items: list[Value], size: Number) -> list[Value] | None:
+    """Lists of that many items each, the last one of what is left."""
+    length = int(size)
+    return [items[at : at + length] for at in range(0, len(items), length)] if length > 0 else None
+
+
 @register("flatten", "list: list")
 def flatten(evaluation: Any, items: list[Value]) -> list[Value]:
     flat: list[Value] = []

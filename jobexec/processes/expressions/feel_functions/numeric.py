@@ -13,6 +13,7 @@ from decimal import (
     Decimal,
     DecimalException,
 )
+from random import random
 
 from ..functions import Functions
 from ..numbers import DECIMALS, plain, to_decimal
@@ -118,3 +119,9 @@ def odd(number: Number) -> bool | None:
 @register("even", "number: number")
 def even(number: Number) -> bool | None:
     return modulo(number, 2) == 0
+
+
+@register("random number")
+def random_number() -> Number:
+    """From 0 to 1, without 1."""
+    return plain(to_decimal(random()))

@@ -50,6 +50,22 @@ def overlaps(one: Range, other: Range) -> bool | None:
     return None if None in apart else not any(apart)
 
 
+@register("overlaps before", "range1: range, range2: range")
+def overlaps_before(one: Range, other: Range) -> bool | None:
+    """Whether the one begins before the other and ends in it."""
+    overlap = overlaps(one, other)
+    starts, ends = compare(one.start, other.start), compare(one.end, other.end)
+    if overlap is None or starts is None or ends is None:
+        return None
+    begins = starts < 0 or (starts == 0 and one.start_included and not other.start_included)
+    return overlap and begins and (ends < 0 or (ends == 0 and (other.end_included or not one.end_included)))
+
+
+@register("overlaps after", "range1: range, range2: range")
+def overlaps_after(one: Range, other: Range) -> bool | None:
+    return overlaps_before(other, one)
+
+
 @register("includes", "range: range, point: any")
 def includes(range_: Range, value: Value) -> bool | None:
     if type(value) is not Range:
@@ -83,6 +99,16 @@ def finishes(value: Value, range_: Range) -> bool | None:
     if order is None:
         return None
     return order == 0 and inner.end_included == range_.end_included and includes(range_, inner) is True
+
+
+@register("started by", "range: range, point: any")
+def started_by(range_: Range, value: Value) -> bool | None:
+    return starts(value, range_)
+
+
+@register("finished by", "range: range, point: any")
+def finished_by(range_: Range, value: Value) -> bool | None:
+    return finishes(value, range_)
 
 
 @register("coincides", "point1: any, point2: any")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
+from uuid import uuid4
 
 from ..errors import EvaluationError
 from ..functions import Functions
 from ..values import Number, Value
+from . import patterns
 
 FUNCTIONS = Functions()
 register = FUNCTIONS.register
-#: Characters with a meaning in a pattern. A pattern could take exponential time, so only plain delimiters are split by.
+#: Characters with a meaning in a pattern.
 _PATTERN = frozenset("\\^$.|?*+()[]{}")
 
 
@@ -72,24 +75,48 @@ def trim(string: str) -> str:
 
 
 @register("split", "string: string, delimiter: string")
-def split(string: str, delimiter: str) -> list[str] | None:
-    plain = delimiter.removeprefix("\\")
-    if len(plain) != 1 and not _PATTERN.isdisjoint(delimiter):
-        raise EvaluationError(f"split() takes a delimiter without regular expressions, got {delimiter[:50]!r}")
-    if plain == "s" and delimiter == "\\s":
+def split(evaluation: Any, string: str, delimiter: str) -> list[str] | None:
+    """By a pattern. A single character means itself, as it does after a backslash if it is no letter or digit."""
+    if not delimiter:
+        return None
+    if len(delimiter) == 2 and delimiter[0] == "\\" and not delimiter[1].isalnum():
+        return string.split(delimiter[1])
+    if len(delimiter) == 1 or _PATTERN.isdisjoint(delimiter):
+        return string.split(delimiter)
+    if patterns.is_available():
+        return patterns.split(evaluation, string, delimiter)
+    if delimiter == "\\s":
         return string.replace("\t", " ").replace("\n", " ").replace("\r", " ").split(" ")
-    return string.split(plain) if plain else None
+    raise EvaluationError(f"split() by a regular expression {patterns.NEEDS}, got {delimiter[:50]!r}")
 
 
-@register("string join", "list: list, delimiter?: string|null")
-def string_join(evaluation: Any, items: list[Value], delimiter: str | None = None) -> str | None:
+@register("string join", "list: list, delimiter?: string|null, prefix?: string|null, suffix?: string|null")
+def string_join(
+    evaluation: Any,
+    items: list[Value],
+    delimiter: str | None = None,
+    prefix: str | None = None,
+    suffix: str | None = None,
+) -> str | None:
     if any(item is not None and type(item) is not str for item in items):
         return None
     texts = [item for item in items if item is not None]
     evaluation.charge_text(sum(map(len, texts)) + len(texts) * len(delimiter or ""))
-    return (delimiter or "").join(texts)
+    return (prefix or "") + (delimiter or "").join(texts) + (suffix or "")
 
 
 @register("is blank", "string: string")
 def is_blank(string: str) -> bool:
     return not string.strip()
+
+
+@register("to base64", "value: string")
+def to_base64(evaluation: Any, value: str) -> str:
+    data = value.encode(errors="replace")
+    evaluation.charge_text((len(data) + 2) // 3 * 4)
+    return b64encode(data).decode("ascii")
+
+
+@register("uuid")
+def uuid() -> str:
+    return str(uuid4())
