@@ -18,14 +18,13 @@ from .calls import stored_columns
 from .function import JobFunction
 from .options import check_options, due_date, kept_for, now_of, to_columns, unknown_option
 from .registry import get_handler
+from .signatures import check_name
 
 if TYPE_CHECKING:
     from jobexec.operations.external.create import AnyExternal
 
 #: The job that follows when a worker has ended one: a ``@job`` function or its name, or a pair with keyword arguments.
 Callback: TypeAlias = JobFunction[..., Any] | str | tuple[JobFunction[..., Any] | str, Mapping[str, Any]]
-
-_LONGEST_TYPE = 255
 
 
 class ExternalOptions(TypedDict, total=False):
@@ -160,9 +159,7 @@ _AS_EVER = (
 def _columns(type: str, options: ExternalOptions) -> dict[str, Any]:
     from jobexec.models import KEPT_BY_JOB  # models load later than functions are decorated
 
-    if not isinstance(type, str) or not type.strip() or len(type) > _LONGEST_TYPE:
-        raise InvalidJob(f"type: expected a string of 1 to {_LONGEST_TYPE} characters, got {shown(type)}.")
-    check_storable("type", type)
+    check_name("type", type)
     given: Mapping[str, Any] = options
     ordinary = {name: given[name] for name in _AS_EVER if given.get(name) is not None}
     if "deployment" in given:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime, timedelta
 from functools import cache
+from types import AsyncGeneratorType, GeneratorType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -15,7 +16,7 @@ from django.db import router
 
 from jobexec.conf import Settings, get_settings
 from jobexec.encryption import Hidden
-from jobexec.exceptions import InvalidJob
+from jobexec.exceptions import DoNotRetry, InvalidJob
 from jobexec.retry import RetryPlan
 
 from . import deferred, encrypted, many, results, unique
@@ -37,6 +38,7 @@ from .options import (
     to_columns,
 )
 from .results import KeptResult
+from .signatures import check_name, check_runs, checked_aliases
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -93,11 +95,13 @@ class JobFunction(Generic[P, R]):
         sensitive: Sequence[str] = (),
         keep_result: bool | str | float | timedelta = False,
     ) -> None:
+        check_name("@job: name", name)
         check_options(options)
         check_together(options)
+        check_runs(name, function)
         self.function = function
         self.name = name
-        self.aliases = tuple(aliases)
+        self.aliases = checked_aliases(name, aliases)
         self.takes_context = takes_context
         self.options: JobOptions = owned(options)
         self.retry_plan = RetryPlan.parse(options["retries"]) if "retries" in options else None
@@ -354,8 +358,14 @@ class JobFunction(Generic[P, R]):
         """Call the function; an ``async def`` runs to its end on an event loop of this thread."""
         args, kwargs = self.call_with(context, arguments)
         result = self.function(*args, **kwargs)
+        if result is None:
+            return None
         # Checked on the result: a decorator may hide an async function in a sync one; nothing else would await it.
-        return async_to_sync(_finish)(context, result) if inspect.iscoroutine(result) else result
+        if inspect.iscoroutine(result):
+            return async_to_sync(_finish)(context, result)
+        if isinstance(result, GeneratorType | AsyncGeneratorType):
+            raise DoNotRetry(f"{self.name} returned a generator, and what is in it would not run.")
+        return result
 
     def execute_async(self, context: JobContext, arguments: tuple[list[Any], dict[str, Any]]) -> Awaitable[Any]:
         """Call the function, which is an ``async def``, on the running event loop."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from jobexec.conf import get_settings
 from jobexec.exceptions import InvalidJob
-from jobexec.json_values import check_storable, shown
 from jobexec.retry import RetryPlan
 
 from . import registry
+from .signatures import check_name, check_runs
 
 if TYPE_CHECKING:
     from jobexec.operations.maintenance.history_jobs import HistoryRecord
@@ -48,11 +48,10 @@ def history_handler(name: str) -> Callable[[Write], Write]:
 
     Raises :class:`~jobexec.exceptions.DuplicateHandler` if the name is taken.
     """
-    if not isinstance(name, str) or not 0 < len(name) <= 255:
-        raise InvalidJob(f"@history_handler: expected a name of 1 to 255 characters, got {shown(name)}.")
-    check_storable("@history_handler", name)
+    check_name("@history_handler", name)
 
     def register(function: Write) -> Write:
+        check_runs(f"@history_handler: {name}", function)
         if inspect.iscoroutinefunction(function):
             raise InvalidJob(f"@history_handler: {name!r} must not be an async function: it runs in a transaction.")
         registry.register_history(HistoryHandler(name, function))

@@ -1,11 +1,38 @@
-"""Properties of a job's arguments, derived from its function's signature."""
+"""What a function is registered with: its names, and the properties of its arguments that its signature tells."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from jobexec.exceptions import InvalidJob
+from jobexec.json_values import check_storable, shown
+
+#: The width of the column ``handler_type``.
+LONGEST_NAME = 255
+
+
+def check_name(what: str, name: Any) -> None:
+    """Raise InvalidJob for what cannot be the name of a handler."""
+    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME:
+        raise InvalidJob(f"{what}: expected a string of 1 to {LONGEST_NAME} characters, got {shown(name)}.")
+    check_storable(what, name)
+
+
+def checked_aliases(handler: str, aliases: Any) -> tuple[str, ...]:
+    """The aliases. Raises InvalidJob: a single text would be as many aliases as it has letters."""
+    if isinstance(aliases, str) or not isinstance(aliases, Sequence):
+        raise InvalidJob(f"{handler}: aliases: expected a tuple of names, got {shown(aliases)}.")
+    for alias in aliases:
+        check_name(f"{handler}: aliases", alias)
+    return tuple(aliases)
+
+
+def check_runs(handler: str, function: Callable[..., Any]) -> None:
+    """Raise InvalidJob for a generator function: a call makes a generator, and runs nothing of its body."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidJob(f"{handler}: expected a function that does its work when it is called, got a generator.")
 
 
 def positions(signature: inspect.Signature) -> tuple[int, int]:

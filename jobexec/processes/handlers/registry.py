@@ -12,6 +12,7 @@ from jobexec.exceptions import DuplicateHandler, HandlerNotFound
 from jobexec.handlers.function import JobFunction
 from jobexec.handlers.options import check_options
 from jobexec.handlers.registry import registered
+from jobexec.handlers.signatures import check_name, check_runs, checked_aliases
 
 from ..engine.environment import Declared
 
@@ -40,7 +41,7 @@ def service_task(
     if the task has ``jobexec:transaction="outside"``. If it returns a mapping, its items become variables.
 
     ``transaction=False``: whatever a file says, it never runs in a step, but in a job without a transaction and without
-    a lock; ``timeout`` then limits its run, as for ``@job``. Raises ValueError and InvalidJob for invalid options.
+    a lock; ``timeout`` then limits its run, as for ``@job``. Raises ValueError or InvalidJob for an invalid option.
     """
     if not isinstance(transaction, bool):
         raise ValueError(f"transaction: expected True or False, got {transaction!r}.")
@@ -48,7 +49,7 @@ def service_task(
         raise ValueError("timeout: expected transaction=False; what runs in a step ends with its step.")
     options = {} if timeout is None else {"timeout": timeout}
     check_options(options)
-    names = (name, *aliases)
+    names = _names("@service_task", name, aliases)
     register = _registering(_services, "service task", names)
 
     def registering(function: F) -> F:
@@ -78,19 +79,23 @@ def declared(name: str) -> Declared:
 
 def function(name: str) -> Callable[[F], F]:
     """Register a function that expressions may call: ``${shop.price(order)}``. It takes and returns plain values."""
-    return _registering(_functions, "function", (name,))
+    return _registering(_functions, "function", _names("@function", name))
 
 
 def listener(name: str, *, aliases: Sequence[str] = ()) -> Callable[[F], F]:
     """Register a function that the listeners in models refer to. It takes a ListenerContext."""
-    return _registering(_listeners, "listener", (name, *aliases))
+    return _registering(_listeners, "listener", _names("@listener", name, aliases))
+
+
+def _names(decorator: str, name: Any, aliases: Any = ()) -> tuple[str, ...]:
+    check_name(f"{decorator}: name", name)
+    return name, *checked_aliases(f"{decorator}: {name}", aliases)
 
 
 def _registering(table: dict[str, Callable[..., Any]], kind: str, names: Sequence[str]) -> Callable[[F], F]:
     def register(function: F) -> F:
+        check_runs(names[0], function)
         for name in names:
-            if not isinstance(name, str) or not name:
-                raise ValueError(f"The name of a {kind} is a string, not {name!r}.")
             known = table.setdefault(name, function)
             if known is not function:
                 raise DuplicateHandler(f"{name!r} is the name of two functions ({kind}): {known!r} and {function!r}.")

@@ -11,10 +11,11 @@ from datetime import timedelta
 
 import pytest
 
-from jobexec import JobContext, job
+from jobexec import JobContext, history_handler, job
 from jobexec.clock import FrozenClock
-from jobexec.exceptions import DuplicateHandler, HandlerNotFound, InvalidJob, LockLost
+from jobexec.exceptions import DoNotRetry, DuplicateHandler, HandlerNotFound, InvalidJob, LockLost
 from jobexec.handlers import registry
+from jobexec.processes.handlers.registry import function, listener, service_task
 from jobexec.retry import RetryPlan
 from tests.support.handlers import Host, a_context
 from tests.support.suite.databases import ROOT
@@ -36,6 +37,14 @@ def with_context(context, number):
 
 async def waits(number):
     return number * 2
+
+
+def yields(number):
+    yield number
+
+
+async def yields_later(number):
+    yield number
 
 
 async def waits_with_context(context: JobContext, number):
@@ -89,6 +98,44 @@ def test_a_function_inside_another_needs_a_name():
     with pytest.raises(InvalidJob, match=r"inner is inside another function.*move it to a module or give it a name"):
         job(inner)
     assert job(name="inner")(inner).name == "inner"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": 5}, "@job: name: expected a string of 1 to 255 characters, got 5"),
+        ({"name": "x" * 256}, "@job: name: expected a string of 1 to 255 characters, got 'xxx"),
+        ({"name": " "}, "@job: name: expected a string of 1 to 255 characters, got ' '"),
+        ({"name": "a\0"}, "@job: name: the character U\\+0000 cannot be stored"),
+        ({"name": "a", "aliases": "xy"}, "a: aliases: expected a tuple of names, got 'xy'"),
+        ({"name": "a", "aliases": 5}, "a: aliases: expected a tuple of names, got 5"),
+        ({"name": "a", "aliases": ["b", 5]}, "a: aliases: expected a string of 1 to 255 characters, got 5"),
+        ({"name": "a", "aliases": [""]}, "a: aliases: expected a string of 1 to 255 characters, got ''"),
+    ],
+)
+@pytest.mark.parametrize("decorator", [job, service_task, listener])
+def test_names_that_no_handler_can_have(decorator, options, message):
+    with pytest.raises(InvalidJob, match=message.replace("@job", f"@{decorator.__name__}")):
+        decorator(**options)(add)
+    assert not {"x", "y", "a", 5} & registry.known_names()
+
+
+@pytest.mark.parametrize("decorator", [job, service_task, listener, function, history_handler])
+@pytest.mark.parametrize("generator", [yields, yields_later, functools.partial(yields, 1)])
+def test_a_generator_does_nothing_when_it_is_called(decorator, generator):
+    with pytest.raises(InvalidJob, match="g: expected a function that does its work when it is called"):
+        (decorator(name="g") if decorator is job else decorator("g"))(generator)
+
+
+@pytest.mark.parametrize("generator", [yields, yields_later])
+def test_a_generator_that_a_decorator_hides_ends_in_a_dead_letter(generator):
+    @functools.wraps(generator)
+    def wrapper(number):
+        return generator(number)
+
+    handler = job(name="hidden")(wrapper)
+    with pytest.raises(DoNotRetry, match="hidden returned a generator, and what is in it would not run"):
+        handler.execute(a_context(), ([1], {}))
 
 
 def test_handlers_are_found_by_name_and_alias():
