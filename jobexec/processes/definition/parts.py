@@ -39,7 +39,8 @@ class Mapping:
 
     ``source`` is a value: ``camunda:in source="a"`` is the expression ``${a}``. ``target`` None stands for
     ``variables="all"``; the source is then ignored. ``local`` is that attribute: the source sees the variables of the
-    activity itself only. ``zeebe``: the target may be a place in an object, ``order.receipt``.
+    activity itself only; the target of ``camunda:out`` is then one of these. ``zeebe``: the target may be a place in an
+    object, ``order.receipt``.
     """
 
     target: str | None

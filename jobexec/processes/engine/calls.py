@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ..definition import Mapping, Node, Process, When
 from .cancel import end_instance
 from .environment import Called
@@ -35,7 +33,8 @@ def begin(moves: Moves, token: Token, node: Node) -> None:
     )
     token.called = instance.id
     moves.wait(token)
-    pass_on(moves, call.inputs, token, instance, local=True)
+    for mapping in call.inputs:
+        pass_on(moves, mapping, token, instance, local=True)
     try:
         start(moves, instance, _plain_start(moves.process(instance), node))
     except BpmnError:  # of an expression of an event sub-process: it has not begun
@@ -73,18 +72,23 @@ def open_instance(moves: Moves, instance: Instance) -> None:
     moves.notify_process(When.START, instance)
 
 
-def give_back(moves: Moves, token: Token, node: Node) -> None:
-    """The called instance is over: its variables go to the caller, or stay in the activity for its outputs (Zeebe)."""
+def give_back(moves: Moves, token: Token, node: Node, *, thrown: bool = False) -> None:
+    """Variables of the called instance go to the caller, or stay in the activity for its outputs.
+
+    They stay there with ``local="true"`` (Camunda 7), and always if the outputs are those of Zeebe. ``thrown``: it is
+    not over, but an error or an escalation leaves it, with which variables go in Camunda 7, and not in Zeebe.
+    """
     called = moves.rows.called_by(token)
     if node.call is not None and called is not None:
-        pass_on(moves, node.call.outputs, called, token, local=node.keeps_variables)
+        for mapping in node.call.outputs:
+            if not (thrown and mapping.zeebe):
+                pass_on(moves, mapping, called, token, local=mapping.local or node.keeps_variables)
 
 
-def pass_on(moves: Moves, mappings: Iterable[Mapping], source: Place, target: Place, local: bool) -> None:
+def pass_on(moves: Moves, mapping: Mapping, source: Place, target: Place, local: bool) -> None:
     """Variables go from one place to another; ``local``: into it, not to where they are found around it."""
-    for mapping in mappings:
-        for name, value in moves.passed(mapping, source).items():
-            if local:
-                moves.rows.set_local(target, name, value)
-            else:
-                moves.rows.set(target, name, value)
+    for name, value in moves.passed(mapping, source).items():
+        if local:
+            moves.rows.set_local(target, name, value)
+        else:
+            moves.rows.set(target, name, value)

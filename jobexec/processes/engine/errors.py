@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..definition import Kind, Node, Trigger, When
-from . import boundary, scopes
+from . import boundary, calls, scopes
 from .events import starts_by_event
 from .exceptions import BpmnError, UncaughtError
 from .moves import Do, Moves
@@ -25,6 +25,7 @@ def throw_error(moves: Moves, token: Token, error: BpmnError, during: Do = Do.BE
     found = _catcher(moves, token, choice)
     if found is not None:
         _leave_behind(moves, token)
+        _give_back(moves, token, found[0])
         _catch(moves, *found, code=error.code, text=error.message, variables=error.variables)
     elif _is_not_tried_again(moves, token, during):
         raise UncaughtError(token.element, error.uncaught)
@@ -60,13 +61,15 @@ def fail(moves: Moves, token: Token, message: str) -> bool:
     found = _catcher(moves, token, lambda catchers: _by_code(catchers, Trigger.FAILURE, None))
     if found is not None:
         token.job, token.ran = None, token.job
+        _give_back(moves, token, found[0])
         _catch(moves, *found, code=None, text=message, variables={})
     return found is not None
 
 
 def escalate(moves: Moves, token: Token, code: str, variables: dict[str, Any]) -> None:
-    """The nearest catcher gets it; if there is none, nothing happens."""
+    """The nearest catcher gets it. Without one it only takes the variables of called instances to their callers."""
     found = _catcher(moves, token, lambda catchers: _by_code(catchers, Trigger.ESCALATION, code))
+    _give_back(moves, token, None if found is None else found[0])
     if found is not None:
         _catch(moves, *found, code=code, text=None, variables=variables)
 
@@ -90,6 +93,20 @@ def _catcher(moves: Moves, token: Token, choice: Choice) -> tuple[Place, Node] |
                 moves.cross(place)
             return place, event
     return None
+
+
+def _give_back(moves: Moves, token: Token, upto: Place | None) -> None:
+    """What leaves called instances on its way to who catches it, or to the outermost, takes their variables along.
+
+    The source is Camunda 7, which maps them also then; in Zeebe they stay.
+    """
+    last = None if upto is None else moves.rows.instance(upto)
+    instance = moves.rows.instance(token)
+    while instance is not last and instance.parent is not None:
+        caller = moves.rows.place(instance.parent)
+        assert isinstance(caller, Token)
+        calls.give_back(moves, caller, moves.node(caller), thrown=True)
+        instance = moves.rows.instance(caller)
 
 
 def _places(moves: Moves, token: Token) -> Iterator[tuple[Place, Catchers]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..definition import Loop, Mode, Node, Work
+from ..definition import Expression, Loop, Mode, Node, Work
 from .boundary import arm_all
 from .cancel import cancel_children
 from .exceptions import BadLoop, BpmnError
@@ -104,7 +104,7 @@ def one_is_over(moves: Moves, token: Token, loop: Loop) -> None:
     body.data = {**before, "done": done, "active": min(1, left) if loop.sequential else left}
     moves.rows.touch(body)
     try:
-        enough = loop.completion is not None and moves.holds(token, loop.completion, token.element)
+        enough = loop.completion is not None and _are_enough(moves, token, body, loop.completion)
     except BpmnError:  # it is evaluated again when an operator lets the token try again
         body.data = before
         raise
@@ -114,3 +114,17 @@ def one_is_over(moves: Moves, token: Token, loop: Loop) -> None:
         moves.go(body, Do.COMPLETE)
     elif loop.sequential:
         moves.push(Do.ENTER, _inner(moves, body, loop, done, body.data.get("items", [])))
+
+
+def _are_enough(moves: Moves, token: Token, body: Token, completion: Expression) -> bool:
+    """The completion condition, which alone also sees the counts by the names that Zeebe gives them.
+
+    None is ever terminated: what ends one in another way than by its completion ends the whole activity.
+    """
+    counts = {
+        "numberOfInstances": body.data["total"],
+        "numberOfCompletedInstances": body.data["done"],
+        "numberOfActiveInstances": body.data["active"],
+        "numberOfTerminatedInstances": 0,
+    }
+    return moves.holds(token, completion, token.element, moves.rows.scope(token).with_layer(counts))

@@ -137,9 +137,9 @@ class Moves:
             return [self.value(place, item, scope) for item in value]
         return value
 
-    def holds(self, place: Place, condition: Expression, element: str) -> bool:
+    def holds(self, place: Place, condition: Expression, element: str, scope: Scope | None = None) -> bool:
         """The value of a condition. Nothing but true and false is one: ``bool("false")`` is true."""
-        found = self.evaluate(place, condition)
+        found = self.value(place, condition, scope)
         if found is not True and found is not False:
             raise NoCondition(element, f"The condition {condition.text} is neither true nor false, but {found!r}.")
         return found

@@ -239,5 +239,5 @@ def _zeebe_call(element: Element, reading: Reading) -> Call:
         binding=Binding(binding),
         version=tag if binding == "versionTag" else None,
         inputs=(Mapping(None, local=not element.flag("propagateAllParentVariables", True)),),
-        outputs=(Mapping(None),) if element.flag("propagateAllChildVariables", True) else (),
+        outputs=(Mapping(None, zeebe=True),) if element.flag("propagateAllChildVariables", True) else (),
     )

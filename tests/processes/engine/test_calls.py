@@ -57,6 +57,91 @@ in and out
     var m => 2
     var x => unknown
 
+out to the activity alone, for its outputs
+    start -> c -> b -> end
+    c = call child in:= stay:= out:m=$y
+    {CHILD}
+    ---
+    start y=1 => c[a]
+    complete a y=2 z=3 => b
+    var m => 2
+    var y => 1
+    var z => unknown
+
+an error takes what goes out
+    start -> c -> b -> end
+    c = call child in:y=$n out:m=$y stay:z=$y
+    no = boundary c error E1
+    no -> d -> end
+    {CHILD}
+    ---
+    start n=2 => c[a]
+    error a E1 => d
+    var m => 2
+    var z => unknown
+
+an error takes what goes out of each call that it leaves
+    start -> c -> b -> end
+    c = call child in:= out:m=$k
+    no = boundary c error E1
+    no -> d -> end
+    process child
+    start -> g -> end
+    g = call grandchild in:= out:k=$n
+    process grandchild
+    start -> a -> end
+    ---
+    start n=2 => c[g[a]]
+    error a E1 => d
+    var m => 2
+
+an error takes nothing out of a call that it does not leave
+    start -> c -> b -> end
+    c = call child out:m=$y
+    process child
+    start -> a -> end
+    no = boundary a error E1
+    no -> d -> end
+    ---
+    start => c[a]
+    error a E1 => c[d]
+    var m => unknown
+    complete d y=2 => b
+    var m => 2
+
+an error takes nothing if all goes out, as in Zeebe
+    start -> c -> b -> end
+    c = call child in:y=$n pass:=
+    no = boundary c error E1
+    no -> d -> end
+    {CHILD}
+    ---
+    start n=2 => c[a]
+    error a E1 => d
+    var y => unknown
+
+an escalation takes what goes out
+    start -> c -> b -> end
+    c = call child in:y=$n out:m=$y
+    told = boundary c escalation U1 keep
+    told -> d -> end
+    {CHILD}
+    ---
+    start n=2 => c[a]
+    escalate a U1 => c[a] d
+    var m => 2
+    complete a y=3 => b d
+    var m => 3
+
+an escalation that nothing catches, too
+    start -> c -> b -> end
+    c = call child in:y=$n out:m=$y
+    {CHILD}
+    ---
+    start n=2 => c[a]
+    escalate a U1 => c[a]
+    var m => 2
+
 all in and all out
     start -> c -> b -> end
     c = call child in:= out:=

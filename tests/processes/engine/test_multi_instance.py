@@ -89,6 +89,15 @@ it sees the item
     complete a#0 => a(a#1 a#2)
     complete a#1 => b
 
+a completion condition by the names of Zeebe
+    start -> a -> b -> end
+    a = user loop=5 "until=numberOfInstances == 5 and numberOfCompletedInstances >= 2 and numberOfActiveInstances == 3"
+    ---
+    start => a(a#0 a#1 a#2 a#3 a#4)
+    see a#0 numberOfInstances => unknown
+    complete a#1 => a(a#0 a#2 a#3 a#4)
+    complete a#0 => b
+
 counted from one, as in Zeebe
     start -> a -> b -> end
     a = outside x -> y over=names item=name first=1 results=all result=y

@@ -156,7 +156,7 @@ class Reader:
 
 FLAGS = "async|after|nonexclusive|keep|seq|inner-async|inner-after|batch|compensation"
 NAMES = (
-    r"loop|first|over|item|until|results|result|undo|in:\w*|out:\w*|local:\w*|[gp][eu]t:[\w.]+|on:\w+"
+    r"loop|first|over|item|until|results|result|undo|in:\w*|out:\w*|local:\w*|stay:\w*|pass:\w*|[gp][eu]t:[\w.]+|on:\w+"
     "|priority|retries|plan|codevar|textvar|key|batch"
 )
 OPTION = re.compile(rf"^(?:(?:{FLAGS})$|(?:{NAMES})=)")
@@ -164,7 +164,7 @@ OPTION = re.compile(rf"^(?:(?:{FLAGS})$|(?:{NAMES})=)")
 
 def with_option(node: Node, word: str) -> Node:
     name, _, text = word.partition("=")
-    if name.startswith(("in:", "out:", "local:", "get:", "put:")):
+    if name.startswith(("in:", "out:", "local:", "stay:", "pass:", "get:", "put:")):
         return with_mapping(node, name, text)
     if name.startswith("on:"):
         listener = Listener(When(name[3:]), handler=text)
@@ -179,8 +179,8 @@ def with_mapping(node: Node, name: str, text: str) -> Node:
         return dataclasses.replace(node, inputs=(*node.inputs, Mapping(target, value(text), zeebe=True)))
     if side == "put":
         return dataclasses.replace(node, outputs=(*node.outputs, Mapping(target, value(text), zeebe=True)))
-    mapping = Mapping(target or None, value(text) if target else None, local=side == "local")
-    field = "inputs" if side == "local" else f"{side}puts"
+    mapping = Mapping(target or None, value(text) if target else None, side in ("local", "stay"), side == "pass")
+    field = "inputs" if side in ("in", "local") else "outputs"
     owner = node.call or node.event if node.kind is not Kind.USER_TASK else None
     if node.call is not None:
         called: dict[str, Any] = {field: (*getattr(node.call, field), mapping)}

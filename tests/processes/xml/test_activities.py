@@ -230,7 +230,7 @@ def test_call_of_flowable():
 
 def test_call_of_zeebe():
     both = activity("callActivity", "zeebe", extensions='<zeebe:calledElement processId="child"/>').call
-    assert both == Call("child", inputs=(Mapping(None),), outputs=(Mapping(None),))
+    assert both == Call("child", inputs=(Mapping(None),), outputs=(Mapping(None, zeebe=True),))
     extensions = (
         '<zeebe:calledElement processId="=kind" propagateAllChildVariables="false" propagateAllParentVariables="false" '
         'bindingType="versionTag" versionTag="v1"/>'
