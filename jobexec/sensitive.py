@@ -18,6 +18,8 @@ from jobexec.exceptions import InvalidJob
 from jobexec.json_values import MAX_DEPTH, check_json
 
 HIDDEN = "●●●"
+#: The attribute of an error that has sensitive values which its texts may quote.
+_NOTED = "__sensitive_values__"
 #: How many different spellings of secrets are looked for in a text; with more it is hidden as a whole.
 MOST_SECRETS = 1000
 
@@ -107,6 +109,28 @@ def values_below(value: Any, named: Collection[str] = ()) -> list[Any]:
                 below += each
         level = below
     return found + [each for each in level if isinstance(each, dict | list | tuple)]
+
+
+def note_values(error: BaseException, values: Sequence[Any]) -> None:
+    """Remember with an error which values its texts must not show, beside those in the arguments of its job."""
+    if values:
+        error.__dict__[_NOTED] = [*error.__dict__.get(_NOTED, ()), *values]
+
+
+def noted_values(error: BaseException | None) -> list[Any]:
+    """The values noted with an error, and with those that led to it."""
+    found: list[Any] = []
+    waiting, seen = [error], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        found += each.__dict__.get(_NOTED, ())
+        waiting += [each.__cause__, each.__context__]
+        if isinstance(each, BaseExceptionGroup):
+            waiting += each.exceptions
+    return found
 
 
 def redact_text(text: str, secrets: Iterable[Any], most: int | None = None) -> str:

@@ -169,7 +169,7 @@ def _record(outcome: Outcome, failure: Failure, run: Run) -> None:
         moved = fail_job(work.using, work, failure, run)
     except DatabaseError as error:  # also for a broken transaction of the caller, which must see the handler's error
         # Without the stack trace: it contains the handler's error unredacted.
-        reason = without_secrets(str(error), outcome)
+        reason = without_secrets(str(error), outcome, error)
         text = "Job %s: its failure could not be recorded (%s); its lock will expire"
         logger.error(text, work.id, one_line(reason), extra=log_fields(work, outcome=outcome.name))
     else:

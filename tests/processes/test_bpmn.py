@@ -7,7 +7,17 @@ from django.db import connections
 
 from jobexec.exceptions import DuplicateHandler, InvalidJob, JobNotFound
 from jobexec.handlers.context import current_job
-from jobexec.models import BlockedJob, DeadLetterJob, ExternalWorkerJob, Incident, Job, JobDefinition, TimerJob
+from jobexec.models import (
+    BlockedJob,
+    DeadLetterJob,
+    ExternalWorkerJob,
+    FailureGroup,
+    Incident,
+    Job,
+    JobDefinition,
+    JobLog,
+    TimerJob,
+)
 from jobexec.operations import requeue, retry_now
 from jobexec.operations.external.fetch import activate_jobs
 from jobexec.operations.external.settle import complete_external_job, fail_external_job
@@ -355,6 +365,66 @@ def test_a_failing_service_task_outside_is_an_incident_and_is_repaired(alias, ru
     requeue(dead)
     run_jobs()
     assert final(alias, row) == {"amount": 1, "seen": 1, "receipt": "r1"}
+
+
+IBAN, TOKEN = "DE89370400440532013000", "token-7f3a9"
+
+
+@service_task("tests.bpmn.tells")
+@service_task("tests.bpmn.tells_outside", transaction=False)
+def tells(context):
+    if context.variables.get("how") == "uncaught":
+        raise BpmnError("REFUSED", f"the bank refused {context.variables['iban']}")
+    try:
+        raise KeyError(context.variables["api_token"])
+    except KeyError as error:
+        raise ValueError(f"the bank refused {context.variables['iban']}") from error
+
+
+@function("tests.bpmn.quote")
+def quote(iban):
+    raise ValueError(f"no account {iban!r}")
+
+
+@service_task("tests.bpmn.tells_later", transaction=False)
+async def tells_later(context):
+    tells(context)
+
+
+@pytest.mark.parametrize(
+    ("task", "extra"),
+    [
+        ('camunda:delegateExpression="${tests.bpmn.tells}"', {}),
+        ('camunda:delegateExpression="${tests.bpmn.tells}"', {"how": "uncaught"}),
+        ('camunda:delegateExpression="${tests.bpmn.tells}" camunda:exclusive="false"', {}),
+        ('camunda:delegateExpression="${tests.bpmn.tells_outside}"', {}),
+        ('camunda:delegateExpression="${tests.bpmn.tells_outside}"', {"how": "uncaught"}),
+        ('camunda:delegateExpression="${tests.bpmn.tells_later}"', {}),
+        ('camunda:expression="${iban - 1}"', {}),
+        ('camunda:expression="${tests.bpmn.quote(iban)}"', {}),
+    ],
+)
+@pytest.mark.transactional
+def test_failures_do_not_quote_sensitive_variables(alias, run_jobs, settings, caplog, task, extra):
+    """The arguments of the jobs are ids; what they read are variables."""
+    settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"SENSITIVE": ["iban"]}}
+    retries = "<camunda:failedJobRetryTimeCycle>R1/PT0S</camunda:failedJobRetryTimeCycle>"
+    body = (
+        f'<startEvent id="s"/><serviceTask id="a" camunda:asyncBefore="true" {task}><extensionElements>{retries}'
+        '</extensionElements></serviceTask><endEvent id="e"/>' + flows(("s", "a"), ("a", "e"))
+    )
+    deployed(alias, body)
+    start("order", variables={"iban": IBAN, "api_token": TOKEN, **extra}, using=alias)
+    run_jobs()
+    dead = DeadLetterJob.objects.using(alias).get()
+    incident = Incident.objects.using(alias).get()
+    logged = JobLog.objects.using(alias).values_list("exception_message", "exception_stack")
+    texts = [dead.exception_message, dead.exception_stack, incident.message, *(text for row in logged for text in row)]
+    assert "●●●" in dead.exception_message
+    assert [text for text in [*texts, caplog.text] if IBAN in text or TOKEN in text] == []
+    assert FailureGroup.objects.using(alias).filter(pk=dead.fingerprint).exists() or not dead.handler_type.endswith(
+        "retry"
+    )
 
 
 def test_a_service_task_outside_whose_instance_is_cancelled_meanwhile(alias, run_jobs):

@@ -254,10 +254,10 @@ def write_alone(using: str, outcome: Outcome) -> None:
             raise
         work = outcome.work
         # Database errors quote the values that they refuse.
-        stack = storable(without_secrets(stack_of(error), outcome))
+        stack = storable(without_secrets(stack_of(error), outcome, error))
         text = "Job %s: its outcome could not be written; it becomes a dead letter\n%s"
         logger.error(text, work.id, stack, extra=log_fields(work, outcome=outcome.name))
-        reason = without_secrets(f"{type(error).__name__}: {error}", outcome)
+        reason = without_secrets(f"{type(error).__name__}: {error}", outcome, error)
     message = f"The outcome could not be written: {reason}"
     if outcome.failure:
         message = f"{outcome.failure.message} ({message})"

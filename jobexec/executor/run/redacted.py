@@ -14,7 +14,7 @@ from jobexec.handlers.registry import find_handler
 from jobexec.operations.values.failure import STACK_LENGTH, Failure
 from jobexec.operations.values.messages import ReceivedMessage
 from jobexec.redaction import secrets_of
-from jobexec.sensitive import redact_text
+from jobexec.sensitive import noted_values, redact_text
 
 from .stack import stack_without_texts
 
@@ -22,19 +22,22 @@ if TYPE_CHECKING:
     from .outcomes import Outcome
 
 
-def without_secrets(text: str, outcome: Outcome) -> str:
-    """A text about a job, without the sensitive values in its arguments and its message. Never raises."""
+def without_secrets(text: str, outcome: Outcome, error: BaseException | None = None) -> str:
+    """A text about a job and an error, without sensitive values. Never raises.
+
+    These are the ones in its arguments, in its message, and those that were noted with the error.
+    """
     if outcome.encrypted:
         return NOT_RECORDED
     try:
-        return redact_text(text, _secrets(find_handler(outcome.work.handler_type), outcome), STACK_LENGTH)
+        return redact_text(text, _secrets(find_handler(outcome.work.handler_type), outcome, error), STACK_LENGTH)
     except Exception as problem:
         return f"(a text that could not be redacted: {type(problem).__name__})"
 
 
-def _secrets(handler: JobHandler | None, outcome: Outcome) -> list[Any]:
+def _secrets(handler: JobHandler | None, outcome: Outcome, error: BaseException | None) -> list[Any]:
     work = outcome.work
-    found = secrets_of(handler, outcome.arguments or work.configuration)
+    found = secrets_of(handler, outcome.arguments or work.configuration) + noted_values(error)
     if work.message is not None:
         with suppress(DecryptionFailed, NotDecryptableYet):  # then the handler has not read it either
             payload = ReceivedMessage.read(work.message).payload
@@ -55,7 +58,7 @@ def redacted(failure: Failure, handler: JobHandler | None, outcome: Outcome) -> 
     if outcome.encrypted and outcome.began:
         return replace(failure, message=NOT_RECORDED, stack="")
     try:
-        secrets = _secrets(handler, outcome)
+        secrets = _secrets(handler, outcome, error)
         if not secrets:
             return failure
         message, stack = (redact_text(text, secrets, STACK_LENGTH) for text in (failure.message, failure.stack))

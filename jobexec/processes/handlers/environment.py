@@ -16,10 +16,13 @@ from jobexec.handlers.context import current_job
 from jobexec.handlers.function import JobFunction
 from jobexec.identifiers import uuid7
 from jobexec.operations.sql.insert import json_text
+from jobexec.redaction import secrets_of
+from jobexec.sensitive import note_values, values_below
 
 from ..definition import Expression, Process
 from ..engine.environment import Called, Declared, HandlerCall, Notice, Scope
 from ..engine.exceptions import NoValue
+from ..engine.tokens import Tokens
 from ..expressions import EvaluationContext, EvaluationError, parse
 from ..models import UserTask
 from ..store import definitions, load
@@ -122,12 +125,17 @@ def _run_function(function: JobFunction[..., Any], arguments: Any) -> Any:
 
     The step of a caller has no job, and so no context.
     """
-    read = function.read(json_text(arguments))
+    text = json_text(arguments)
+    read = function.read(text)
     context = current_job()
-    if context is not None:
-        return function.execute(context, read)
-    args, kwargs, *_ = read
-    return function.function(*([None] if function.takes_context else []), *args, **kwargs)
+    try:
+        if context is not None:
+            return function.execute(context, read)
+        args, kwargs, *_ = read
+        return function.function(*([None] if function.takes_context else []), *args, **kwargs)
+    except Exception as error:
+        note_values(error, secrets_of(function, text))
+        raise
 
 
 def run_service(function: Callable[..., Any], call: HandlerCall) -> Any:
@@ -146,6 +154,23 @@ async def run_coroutine(function: Callable[..., Awaitable[Any]], call: HandlerCa
     result = await function(context)
     call.changed.update(context.variables.changed)
     return result
+
+
+class noting_variables:
+    """A failure within the block may quote any variable at hand: the sensitive ones are noted with it."""
+
+    __slots__ = ("_tokens",)
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if error is not None:
+            for variables in self._tokens.variables.values():
+                note_values(error, values_below(variables))
 
 
 class Lenient(Mapping[str, Any]):

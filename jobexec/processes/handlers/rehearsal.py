@@ -22,7 +22,7 @@ from ..engine.exceptions import BpmnError
 from ..engine.inputs import Input
 from ..engine.step import step
 from ..engine.tokens import Tokens
-from .environment import StepEnvironment
+from .environment import StepEnvironment, noting_variables
 
 _MISSING = object()
 
@@ -55,7 +55,8 @@ def rehearse(using: str, tenant: str, tokens: Tokens, event: Input) -> Done | No
     """
     environment = _Rehearsal(using, tenant)
     try:
-        step(tokens, event, environment)
+        with noting_variables(tokens):
+            step(tokens, event, environment)
     except _Enough:
         pass
     except Exception:

@@ -25,7 +25,7 @@ from ..store.flush import Flush
 from ..store.incidents import IncidentWriter
 from ..store.jobs import JobWriter, create
 from ..store.statement import Statement
-from .environment import StepEnvironment
+from .environment import StepEnvironment, noting_variables
 from .rehearsal import Done, Replay, rehearse
 from .results import check_step, kept
 from .signals import send_beyond
@@ -198,7 +198,8 @@ def proceed_together(using: str, ends: Sequence[tuple[AcquiredJob, End]]) -> set
         places = {root: inputs.places(end.event for end in found) for root, found in theirs.items()}
         for root, tokens in load.load_all(using, origins, places).items():
             environment = StepEnvironment(using, origins[root].tenant_id)
-            changes = step_with_all(tokens, _events(tokens, theirs[root]), environment)
+            with noting_variables(tokens):
+                changes = step_with_all(tokens, _events(tokens, theirs[root]), environment)
             if changes.accepted:
                 steps.append(Step(origins[root], tokens, changes))
         write(using, steps)
@@ -224,7 +225,8 @@ def _take(
 ) -> Changes | None:
     tenant = origin.tenant_id
     environment = StepEnvironment(using, tenant) if done is None else Replay(using, tenant, done)
-    changes = step(tokens, event, environment)
+    with noting_variables(tokens):
+        changes = step(tokens, event, environment)
     if not changes.accepted:
         return None
     if isinstance(environment, Replay):

@@ -36,12 +36,13 @@ from jobexec.retry import default_plan
 from ..engine.environment import HandlerCall
 from ..engine.exceptions import BpmnError
 from ..engine.inputs import ErrorThrown, JobDone, JobFailed
+from ..engine.tokens import Tokens
 from ..store import definitions, load
 from ..store.columns import place_of
 from ..store.items import is_awaited, keep_item
 from ..store.jobs import CONTINUE, ITEM, PLANNED, STEP, discard_job
 from . import results
-from .environment import run_coroutine, run_service
+from .environment import noting_variables, run_coroutine, run_service
 from .registry import has_coroutines, service
 from .stepping import End, proceed, proceed_together
 
@@ -366,28 +367,30 @@ def _service_step(name: str, task: Callable[..., Any]) -> JobFunction[..., Any]:
     """A service task that a file puts outside of the step, as a job function: its variables are read without a lock."""
 
     def run(context: JobContext, root: str, token: str, arguments: Any = None) -> Any:
-        call = _call_of(context, root, token, arguments)
-        return None if call is None else _Outcome(run_service(task, call), call.changed)
+        tokens, call = _call_of(context, root, token, arguments)
+        with noting_variables(tokens):
+            return None if call is None else _Outcome(run_service(task, call), call.changed)
 
     async def run_async(context: JobContext, root: str, token: str, arguments: Any = None) -> Any:
-        call = await sync_to_async(_call_of)(context, root, token, arguments)
-        return None if call is None else _Outcome(await run_coroutine(task, call), call.changed)
+        tokens, call = await sync_to_async(_call_of)(context, root, token, arguments)
+        with noting_variables(tokens):
+            return None if call is None else _Outcome(await run_coroutine(task, call), call.changed)
 
     made: JobFunction[..., Any] = JobFunction(run_async if iscoroutinefunction(task) else run, name, (), True, {})
     made.shown_call = place_of
     return made
 
 
-def _call_of(context: JobContext, root: str, token: str, arguments: Any) -> HandlerCall | None:
+def _call_of(context: JobContext, root: str, token: str, arguments: Any) -> tuple[Tokens, HandlerCall | None]:
     """None if the token has gone on meanwhile: then no result is taken."""
     with _if_away(NotBegun):
         tokens = load.load_unlocked(context.using, UUID(root), UUID(token))
         place = tokens.token(UUID(token)) if tokens is not None else None
         if tokens is None or place is None:
-            return None
+            return Tokens(), None
         node = definitions.process(context.using, tokens.instance(place).definition).node(place.element)
     assert node.work is not None
-    return HandlerCall(node, node.work, arguments, tokens.scope(place))
+    return tokens, HandlerCall(node, node.work, arguments, tokens.scope(place))
 
 
 def use() -> None:

@@ -26,7 +26,7 @@ from ..engine.step import Steps
 from ..engine.tokens import Tokens
 from ..models import ProcessInstance
 from ..store import definitions, load, lock
-from .environment import StepEnvironment, is_quick
+from .environment import StepEnvironment, is_quick, noting_variables
 from .rehearsal import Done, Recording, Replay
 from .stepping import Step, write
 
@@ -105,7 +105,8 @@ class Hierarchy:
         environment = Recording(self.using, self.origin.tenant_id)
         trace = self.tokens.trace = tracing.current() if tracing.AVAILABLE else ""
         self.torn = True
-        self._steps.occur(event, environment)
+        with noting_variables(self.tokens):
+            self._steps.occur(event, environment)
         self.torn = False
         self.taken.append((event, trace, environment.done))
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
+
+from django.db import transaction
 
 from jobexec import clock
 from jobexec.models import DeadLetterJob, Incident
 from jobexec.operations.enqueue.create import create_jobs
 from jobexec.operations.notify.signals import announce
+from jobexec.operations.reports.failure_groups import count_failures, group_of_text
 from jobexec.operations.rows.move import move
-from jobexec.operations.values.failure import MESSAGE_LENGTH
-from jobexec.operations.values.fingerprint import fingerprint
+from jobexec.operations.values.failure import MESSAGE_LENGTH, STACK_LENGTH
+from jobexec.sensitive import redact_text, values_below
 
 from ..engine import rows
 from ..engine.tokens import Changes, Tokens
@@ -37,12 +41,21 @@ class IncidentWriter:
         now = clock.now(self.using)
         jobs = self._made(changes.incidents)
         for incident, job in zip(changes.incidents, jobs, strict=True):
-            message = incident.message[:MESSAGE_LENGTH]
+            message = self._without_secrets(incident.message)[:MESSAGE_LENGTH]
+            alike = group_of_text(self.using, RETRY, message)
             told: dict[str, Any] = {"retries": 0, "exception_message": message, "died_at": now}
-            move(job, DeadLetterJob, incident_type=incident.kind, **told, fingerprint=fingerprint(RETRY, message, ""))
+            move(job, DeadLetterJob, incident_type=incident.kind, **told, fingerprint=alike)
+            # After the commit: the caller's transaction may go on to lock what others hold who wait for the group.
+            count = partial(count_failures, self.using, [job], alike, message)
+            transaction.on_commit(count, using=self.using, robust=True)
         if incident_opened.receivers:
             found = Incident.objects.using(self.using).filter(job_id__in=[job.pk for job in jobs])
             announce(incident_opened, self.using, Incident, incidents=list(found))
+
+    def _without_secrets(self, message: str) -> str:
+        """Who has thrown an error may have quoted variables in its message."""
+        variables = self.tokens.variables.values()
+        return redact_text(message, (secret for each in variables for secret in values_below(each)), STACK_LENGTH)
 
     def _made(self, incidents: list[rows.Incident]) -> list[Any]:
         each = []
