@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import jobexec
-from jobexec.models import AuditLog, ExternalWorkerJob, Job
+from jobexec.models import AuditLog, ExternalWorkerJob, Job, Message
 
 from .v2 import URLS, V2
 
@@ -58,6 +58,19 @@ def test_the_policy_is_asked_about_clients(alias: str, v2: V2, settings: Any) ->
     (job,) = v2.activate()
     assert v2.post(f"/jobs/{job['jobKey']}/completion", {}) is None, "workers are not asked about"
     assert v2.status == 204
+
+
+def test_the_policy_is_asked_who_publishes(alias: str, v2: V2, settings: Any) -> None:
+    v2.post("/messages/publication", {"name": "paid", "correlationKey": "o-1", "timeToLive": 60_000})
+    assert v2.status == 200
+    entry = AuditLog.objects.using(alias).get()
+    assert (entry.operator_type, entry.via) == ("client", "REST")
+    settings.JOBEXEC = {**settings.JOBEXEC, "AUTHORIZATION": f"{__name__}.nobody"}
+    asked.clear()
+    v2.post("/messages/publication", {"name": "paid", "correlationKey": "o-2", "timeToLive": 60_000})
+    v2.refused(403, "FORBIDDEN", "Only on Mondays.")
+    assert [(request.action, request.principal is None) for request in asked] == [("publish_message", False)]
+    assert Message.objects.using(alias).count() == 1
 
 
 def test_a_completion_that_cannot_be_read_now_may_be_sent_again(alias: str, v2: V2, settings: Any, handle: Any) -> None:

@@ -14,7 +14,7 @@ from .metadata import of_metadata
 from .rejected_log import address_of, rejections
 from .startup_notice import announce
 from .verify import authenticate, forget, is_refused, known, was_known
-from .views import Problem, Refusal, acting_as_client, client_of, is_still_let_in, not_logged, protected
+from .views import Problem, Refusal, client_of, is_still_let_in, not_logged, protected
 
 __all__ = [
     "ANYBODY",
@@ -29,7 +29,6 @@ __all__ = [
     "Refusal",
     "TooManyRequests",
     "Unauthenticated",
-    "acting_as_client",
     "address_of",
     "announce",
     "audit",

@@ -26,7 +26,7 @@ from .users import again, by_session, within_tenants
 from .verify import authenticate, is_refused, known
 
 #: Permissions for changes beyond working on jobs.
-_AUDITED = frozenset({"update", "resolve", "deploy", "start", "tasks"})
+_AUDITED = frozenset({"update", "resolve", "publish", "deploy", "start", "tasks"})
 _ATTRIBUTE = "_jobexec_gateway_client"
 #: The content type of files.
 FORM = "multipart/form-data"
@@ -94,11 +94,6 @@ def client_of(request: HttpRequest) -> Client:
     return client
 
 
-def acting_as_client(request: HttpRequest) -> AbstractContextManager[None]:
-    """Attribute what the request changes to its client, in the audit log."""
-    return acting(operator_of(client_of(request), "REST", str(request.META.get("REMOTE_ADDR") or "")))
-
-
 @dataclass(frozen=True, slots=True)
 class _Rule:
     """The access rule of a view, and how refusals are answered."""
@@ -148,7 +143,7 @@ class _Rule:
         """Attribute an operator's changes to the client. Workers' reports are recorded in the job log instead."""
         if _AUDITED.isdisjoint(self.permissions):
             return nullcontext()
-        return acting_as_client(request)
+        return acting(operator_of(client_of(request), "REST", str(request.META.get("REMOTE_ADDR") or "")))
 
     def done(self, request: HttpRequest, response: HttpResponseBase) -> None:
         if response.status_code >= 400:

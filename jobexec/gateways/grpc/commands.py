@@ -112,16 +112,18 @@ class Commands:
         self, request: pb.PublishMessageRequest, context: Any, client: auth.Client
     ) -> pb.PublishMessageResponse:
         """Publish a message. The time to live is cut to MESSAGE_MAX_TTL: clients send any length."""
-        row = await self.call_context.once(
-            publish_external_message,
-            request.name,
-            request.correlationKey,
-            variables=variables(request.variables),
-            ttl=milliseconds(request.timeToLive, "timeToLive"),
-            message_id=request.messageId or None,
-            tenant_id=zeebe_format.tenant_id(request.tenantId),
-            caller=client.caller,
-        )
+        with acting(operator(client, context)):
+            row = await self.call_context.once(
+                publish_external_message,
+                request.name,
+                request.correlationKey,
+                variables=variables(request.variables),
+                ttl=milliseconds(request.timeToLive, "timeToLive"),
+                message_id=request.messageId or None,
+                tenant_id=zeebe_format.tenant_id(request.tenantId),
+                caller=client.caller,
+            )
+        auth.audit(client, "PublishMessage", request.name)
         return pb.PublishMessageResponse(key=row.pk, tenantId=zeebe_format.tenant(row.tenant_id))
 
     async def resolve_incident(

@@ -5,7 +5,7 @@ import pytest
 from django.db import OperationalError
 
 from jobexec.gateways.grpc import commands
-from jobexec.models import Message
+from jobexec.models import AuditLog, Message
 from jobexec.operations.manage.gateway_clients import create_client
 from jobexec.operations.messages import publish
 from tests.support.factories import make_job
@@ -94,3 +94,5 @@ class TestWho:
         again = code_of(lambda: client.PublishMessage(**GIVEN, tenantId="north", timeToLive=60_000))
         assert again is Code.RESOURCE_EXHAUSTED
         assert rows(gateway).filter(tenant_id="north").count() == 1
+        entry = AuditLog.objects.using(gateway.alias).get(verb="publish_message")
+        assert (entry.operator_type, entry.operator, entry.via) == ("client", "java", "gRPC")

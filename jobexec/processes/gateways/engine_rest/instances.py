@@ -8,7 +8,6 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from jobexec.gateways.auth import acting_as_client
 from jobexec.gateways.rest.camunda7.bodies import Body, body_of
 from jobexec.gateways.rest.camunda7.endpoint import endpoint
 from jobexec.gateways.rest.camunda7.errors import EngineError, invalid
@@ -212,8 +211,7 @@ def message(request: HttpRequest) -> HttpResponse:
     given = {"variables": variables_in(body, "processVariables"), "tenant_id": tenant, "caller": caller}
     given |= {"all": body.flag("all"), "business_key": body.text("businessKey")}
     try:
-        with acting_as_client(request):
-            rows = _correlate(body, name, given)
+        rows = _correlate(body, name, given)
     except MismatchingMessage as error:
         raise EngineError(400, "RestException", str(error)) from error
     if not body.flag("resultEnabled"):
@@ -242,12 +240,11 @@ def signal(request: HttpRequest) -> HttpResponse:
     body = body_of(request)
     if body.has("executionId"):
         raise invalid("executionId: expected none: a signal goes to all that wait for it.")
-    with acting_as_client(request):
-        verbs.broadcast_signal(
-            database(),
-            body.needed_text("name"),
-            variables_in(body),
-            tenant_id=tenant_of(body),
-            caller=caller_of(request),
-        )
+    verbs.broadcast_signal(
+        database(),
+        body.needed_text("name"),
+        variables_in(body),
+        tenant_id=tenant_of(body),
+        caller=caller_of(request),
+    )
     return nothing()

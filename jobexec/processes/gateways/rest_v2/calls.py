@@ -247,17 +247,16 @@ _CORRELATED = Response[[int, ProcessInstance]](
 )
 def correlation(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
     """POST /messages/correlation."""
-    with auth.acting_as_client(request):
-        (row,) = once(
-            verbs.correlate_message,
-            database(),
-            body["name"],
-            key=body["correlationKey"] or None,
-            business_key=body["businessId"] or None,
-            variables=body["variables"],
-            tenant_id=zeebe_format.tenant_id(body["tenantId"]),
-            caller=caller_of(request),
-        )
+    (row,) = once(
+        verbs.correlate_message,
+        database(),
+        body["name"],
+        key=body["correlationKey"] or None,
+        business_key=body["businessId"] or None,
+        variables=body["variables"],
+        tenant_id=zeebe_format.tenant_id(body["tenantId"]),
+        caller=caller_of(request),
+    )
     return json_answer(_CORRELATED.of(next_keys(database(), 1)[0], row))
 
 
@@ -280,15 +279,14 @@ _BROADCAST = Response[[int, str]](
 def broadcast(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
     """POST /signals/broadcast."""
     tenant = zeebe_format.tenant_id(body["tenantId"])
-    with auth.acting_as_client(request):
-        key = once(
-            verbs.broadcast_signal,
-            database(),
-            body["signalName"],
-            body["variables"],
-            tenant_id=tenant,
-            caller=caller_of(request),
-        )
+    key = once(
+        verbs.broadcast_signal,
+        database(),
+        body["signalName"],
+        body["variables"],
+        tenant_id=tenant,
+        caller=caller_of(request),
+    )
     return json_answer(_BROADCAST.of(key, tenant))
 
 
