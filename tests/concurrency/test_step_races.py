@@ -1,6 +1,7 @@
 """Steps of process instances beside each other: a join fires once, and of two events for one token one counts."""
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connections, transaction
 from django.db.utils import OperationalError
 
@@ -9,13 +10,14 @@ from jobexec.models import Job
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.processes.definition import Event, Flow, Kind, Mode, Node, Process, TimerKind, Trigger, Work
 from jobexec.processes.engine.inputs import Cancelled, Completed, JobDone, JobFailed, Triggered
-from jobexec.processes.exceptions import MismatchingMessage
+from jobexec.processes.exceptions import MismatchingMessage, TaskOver
 from jobexec.processes.flows import builder, compiling
 from jobexec.processes.flows.terms import item
 from jobexec.processes.handlers.stepping import proceed
 from jobexec.processes.models import Execution, ProcessInstance, UserTask, Variable
 from jobexec.processes.operations.events import correlate
 from jobexec.processes.operations.flows import start_flow
+from jobexec.processes.operations.user_tasks import claim, complete
 from jobexec.processes.store import items
 from tests.support.threads import finish, held, start, together, wait_until_waiting
 
@@ -45,6 +47,9 @@ def again(step):
         except OperationalError as error:
             if not is_conflict(error):
                 raise
+
+
+WAITS = (Node("s", Kind.START_EVENT), Node("a", Kind.USER_TASK))
 
 
 def fork(count):
@@ -196,3 +201,16 @@ def test_a_rolled_back_start_leaves_nothing(alias):
     assert not Job.objects.using(alias).exists()
     start_flow(alias, fork(2), {})  # its shape is stored now, although this process had stored it before
     assert Job.objects.using(alias).count() == 2
+
+
+@pytest.mark.databases("postgresql", "mariadb")
+def test_a_task_that_another_user_is_claiming_is_not_completed(alias):
+    start_flow(alias, process(*WAITS, flows=[("s", "a")]), {})
+    task = UserTask.objects.using(alias).get()
+    with held(alias) as inside:
+        inside(lambda: claim(task, "bob", using=alias))
+        future = start(alias, lambda: complete(task, user=User(username="alice"), using=alias))
+        wait_until_waiting(alias, future)
+    with pytest.raises(TaskOver, match="another user has it"):
+        finish(future)
+    assert UserTask.objects.using(alias).get().assignee == "bob"

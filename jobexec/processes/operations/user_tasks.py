@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -99,9 +100,7 @@ def complete(
     """
     given = dict(variables or {})
     check_variables(given)
-    database, row = _task(task, user, using)
-    event = Completed(row.owner_id, row.activity_id, given)  # type: ignore[arg-type]
-    _end(database, row, event, given)
+    _end(task, user, using, lambda row: Completed(row.owner_id, row.activity_id, given), given)  # type: ignore[arg-type]
 
 
 @audited
@@ -111,32 +110,31 @@ def throw_error(
     """End a task with a business error, which an error event catches. Raises UncaughtError if no event catches it."""
     given = dict(variables or {})
     check_variables(given)
-    database, row = _task(task, None, using)
-    event = ErrorThrown(row.owner_id, row.activity_id, code, message, given)  # type: ignore[arg-type]
-    _end(database, row, event, {"code": code, **given})
+    event = partial(ErrorThrown, code=code, message=message, variables=given)
+    _end(task, None, using, lambda row: event(row.owner_id, row.activity_id), {"code": code, **given})  # type: ignore[arg-type]
 
 
-def _end(using: str, row: UserTask, event: Input, told: Mapping[str, Any]) -> None:
-    def unless_suspended(tokens: Tokens) -> Input:
-        refuse_step(using, row.instance_id)
-        return event
-
-    with transaction.atomic(using=using):
-        done = proceed(using, row.root_id, unless_suspended, row.owner_id, savepoint=False)
-        if done is not None:
-            note(using, TASK, row.pk, new=told, tenant=row.tenant_id)
-    if done is None:
-        raise TaskOver(f"The task {row.pk} is done.")
-
-
-def _task(task: Task, user: Any, using: str | None) -> tuple[str, UserTask]:
+def _end(task: Task, user: Any, using: str | None, event: Callable[[UserTask], Input], told: Mapping[str, Any]) -> None:
+    """Who may end a task is decided under the locks of its hierarchy and its row: another may be claiming it."""
     database, id = which(task, UserTask, using)
-    row = UserTask.objects.using(database).filter(pk=id).first()
-    if row is None or (user is not None and row.assignee not in ("", _name(user))):
+    rows = UserTask.objects.using(database).filter(pk=id)
+    known = rows.first()
+
+    def change(tokens: Tokens) -> Input | None:
+        row = lock_rows(rows).first()
+        if row is None or (user is not None and row.assignee not in ("", _name(user))):
+            return None
+        if user is not None and not row.assignee:
+            _check_candidate(database, row, user)
+        refuse_step(database, row.instance_id)
+        return event(row)
+
+    with transaction.atomic(using=database):
+        done = None if known is None else proceed(database, known.root_id, change, known.owner_id, savepoint=False)
+        if known is not None and done is not None:
+            note(database, TASK, id, new=told, tenant=known.tenant_id)
+    if done is None:
         raise TaskOver(f"The task {id} is done, or another user has it.")
-    if user is not None and not row.assignee:
-        _check_candidate(database, row, user)
-    return database, row
 
 
 def may_take(using: str, task: UserTask, user: Any) -> bool:
