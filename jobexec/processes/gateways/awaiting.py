@@ -17,6 +17,7 @@ from jobexec.gateways.long_polling.places import left
 from jobexec.identifiers import uuid7
 from jobexec.operations.sql.session import is_of_connection
 from jobexec.runtime.connections import leave_connections
+from jobexec.sensitive import hide
 
 from ..models import InstanceState, ProcessInstance
 from ..models.instance import RUNNING
@@ -81,9 +82,7 @@ async def wait(
         await (waiting if pause is None else pause(waiting))
         try:
             if not await allowed():
-                raise NotAllowed(
-                    f"The client has lost its access; the process instance with key '{started.key}' goes on."
-                )
+                raise _access_lost(started)
             ended = await hub.run(_end_of, hub.using, started.pk)
             looked = True
         except Exception as error:
@@ -93,7 +92,9 @@ async def wait(
     return ended
 
 
-def wait_in_thread(hub: long_polling.Hub, place: Any, started: ProcessInstance, until: float) -> ProcessInstance:
+def wait_in_thread(
+    hub: long_polling.Hub, place: Any, started: ProcessInstance, until: float, allowed: Callable[[], bool]
+) -> ProcessInstance:
     """The same for a thread, which it blocks; meanwhile it holds no database connection."""
     ended = started if started.state not in RUNNING else None
     looked = True
@@ -106,6 +107,8 @@ def wait_in_thread(hub: long_polling.Hub, place: Any, started: ProcessInstance, 
         else:
             time.sleep(min(_PAUSE, left(until)))
         try:
+            if not allowed():
+                raise _access_lost(started)
             ended = _end_of(hub.using, started.pk)
             looked = True
         except Exception as error:
@@ -127,14 +130,21 @@ def _end_of(using: str, id: UUID) -> ProcessInstance | None:
     return None if row.state in RUNNING else row
 
 
+def _access_lost(row: ProcessInstance) -> NotAllowed:
+    return NotAllowed(f"The client has lost its access; the process instance with key '{row.key}' goes on.")
+
+
 def _still_running(row: ProcessInstance) -> StillRunning:
     return StillRunning(f"The process instance with key '{row.key}' has not ended in time; it goes on.")
 
 
 def result_of(row: ProcessInstance, names: Collection[str] = ()) -> dict[str, Any]:
-    """The variables of an instance that has ended, all without ``names``. Raises WasCancelled."""
+    """The variables of an instance that has ended, without what is sensitive; all of them without ``names``.
+
+    Raises WasCancelled.
+    """
     if row.state not in (InstanceState.COMPLETED, InstanceState.TERMINATED):
         reason = f": {row.delete_reason}" if row.delete_reason else "."
         raise WasCancelled(f"The process instance with key '{row.key}' was cancelled{reason}")
     variables: dict[str, Any] = row.final_variables or {}
-    return {name: value for name, value in variables.items() if not names or name in names}
+    return {name: value for name, value in hide(variables).items() if not names or name in names}

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from django.db import connections
 
-from jobexec.gateways import long_polling
+from jobexec.gateways import auth, long_polling
 from jobexec.operations.external import activate_jobs, complete_external_job
 from jobexec.operations.external.types import Fetch
 from jobexec.processes.models import ProcessInstance
@@ -63,9 +63,12 @@ def test_its_result_when_it_ends_later(alias, served):
 
 
 @pytest.mark.databases("postgresql")
-def test_in_the_thread_of_a_request(alias, served):
+@pytest.mark.parametrize("access", ["kept", "lost"])
+def test_in_the_thread_of_a_request(alias, served, monkeypatch, access):
     deploy(("order.bpmn", chain(PAY)), using=alias)
     client = V2()
+    if access == "lost":
+        monkeypatch.setattr(auth, "is_still_let_in", lambda request: False)
     given = {"processDefinitionId": "order", "awaitCompletion": True, "requestTimeout": 50_000}
 
     def wait():
@@ -77,7 +80,10 @@ def test_in_the_thread_of_a_request(alias, served):
     until(lambda: long_polling.of(alias).queue.count() == 1)
     pay(alias)
     asking.join(50)
-    assert (client.status, client.body["variables"]) == (200, {"paid": True})
+    if access == "kept":
+        assert (client.status, client.body["variables"]) == (200, {"paid": True})
+    else:
+        client.refused(403, "FORBIDDEN", "has lost its access")
 
 
 class TestNoPlace:

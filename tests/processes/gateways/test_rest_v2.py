@@ -132,6 +132,13 @@ class TestStart:
         answer = start(v2, variables={"amount": 1}, awaitCompletion=True, fetchVariables=["total"])
         assert (v2.status, answer["variables"]) == (200, {"total": 2})
 
+    def test_its_result_without_what_is_sensitive(self, v2):
+        deploy(chain(SCRIPT))
+        given = {"amount": 1, "api_token": "tok-1", "card": {"password": "x", "bank": "y"}}
+        answer = start(v2, variables=given, awaitCompletion=True)
+        shown = {"amount": 1, "total": 2, "api_token": "●●●", "card": {"password": "●●●", "bank": "y"}}
+        assert answer["variables"] == shown
+
     def test_the_time_is_over_and_the_instance_goes_on(self, alias, v2):
         start(v2, awaitCompletion=True, requestTimeout=1)
         v2.refused(504, "DEADLINE_EXCEEDED", "goes on")

@@ -175,7 +175,7 @@ def _start_and_wait_in_thread(
     # In the request's thread. A server has few threads, so the hub lets only some of them wait.
     with awaiting.place_in_thread(hub, client_of(request).key) as (id, place):
         definition, row = _start(request, body, awaited=id)
-        row = awaiting.wait_in_thread(hub, place, row, until)
+        row = awaiting.wait_in_thread(hub, place, row, until, partial(auth.is_still_let_in, request))
     return _created(definition, row, body)
 
 
