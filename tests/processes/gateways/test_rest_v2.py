@@ -4,8 +4,9 @@ import json
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.db import OperationalError
+from django.db import OperationalError, connections
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from jobexec.models import AuditLog, DeadLetterJob, Incident, TimerJob
 from jobexec.operations import retry_now
@@ -224,6 +225,27 @@ def test_variables(alias, v2):
     v2.refused(404, "NOT_FOUND")
     v2.call("PUT", f"/element-instances/{key}/variables", {})
     v2.refused(400, "INVALID_ARGUMENT", "variables")
+
+
+@pytest.mark.parametrize(
+    ("asked", "reads_all", "statements"),
+    [
+        ({}, False, 5),
+        ({"filter": {"name": "a"}}, False, 8),
+        ({"filter": {"value": '"x"'}}, True, 8),
+        ({"sort": [{"field": "value"}]}, True, 8),
+    ],
+)
+def test_a_search_reads_the_values_of_its_page_alone(alias, v2, asked, reads_all, statements):
+    deploy(chain(APPROVE))
+    for _ in range(5):
+        start(v2, variables={"a": "x", "b": "y"})
+    with CaptureQueriesContext(connections[alias]) as captured:
+        found = v2.post("/variables/search", {**asked, "page": {"limit": 1}})
+    assert [each["value"] for each in found["items"]] == ['"y"'] if asked == {} else ['"x"']
+    reading = [each["sql"] for each in captured if 'variable"."value"' in each["sql"]]
+    assert [("LIMIT" in sql) for sql in reading] == ([True, False] if reads_all else [False])
+    assert len(captured) <= statements, [each["sql"] for each in captured]
 
 
 @pytest.mark.gate

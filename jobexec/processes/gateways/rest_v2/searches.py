@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from django.db.models import Model, Q, QuerySet
@@ -24,6 +25,8 @@ from . import views
 from .shown import PROCESS_DEFINITION, PROCESS_INSTANCE, STATES, SUSPENDED, USER_TASK, VARIABLE, truncated
 
 Row = dict[str, Any]
+#: The primary key beside the members of a row.
+_PK = "pk"
 
 
 def _ids(column: str, model: type[Model], key: str) -> Callable[[str, Sequence[Any]], Q]:
@@ -74,19 +77,34 @@ def _search(
     body: Mapping[str, Any],
     rows: QuerySet[Any],
     pages: Pages,
-    shown: Callable[[str, Sequence[Any]], list[Row]],
-    complete: Callable[[Sequence[Row]], list[Row]] = list,
+    response: Response[...],
+    views: Callable[[str, Sequence[Any]], Sequence[Any]],
+    not_for: Mapping[str, str] = MappingProxyType({}),
+    complete: Callable[[Row], Row] = lambda row: row,
 ) -> HttpResponse:
-    """The newest rows that match the comparisons of columns, at most MOST, are compared and sorted here."""
-    asked, order = body["filter"], body["sort"]
-    loaded = list(rows.filter(resolved(database(), asked.where)).order_by("-pk")[:MOST])
-    matching = [row for row in shown(database(), loaded) if asked.matches(row)]
+    """The newest rows that match the comparisons of columns, at most MOST, are compared and sorted here.
+
+    Only the members that the search filters and sorts by are made of all of them; the rows of the returned page are
+    read in full. ``not_for`` are columns that are read for the members alone that they are given with.
+    """
+    asked, order, using = body["filter"], body["sort"], database()
+    names = asked.names | order.names
+    deferred = [column for member, column in not_for.items() if member not in names]
+    loaded = list(rows.filter(resolved(using, asked.where)).order_by("-pk").defer(*deferred)[:MOST])
+    compared = views(using, loaded) if names else [None] * len(loaded)
+    matching = []
+    for row, view in zip(loaded, compared, strict=True):
+        member = response.only(names, view)
+        if asked.matches(member):
+            matching.append({**member, _PK: row.pk})
     order.sort(matching)
-    return json_answer(pages.of(body["page"], matching, len(loaded) >= MOST, complete))
 
+    def whole(part: Sequence[Row]) -> list[Row]:
+        found = rows.in_bulk([row[_PK] for row in part])
+        there = [found[row[_PK]] for row in part if row[_PK] in found]
+        return [complete(response.of(view)) for view in views(using, there)]
 
-def _shown(response: Response[...], make: Callable[[str, Sequence[Any]], Sequence[Any]]) -> Any:
-    return lambda using, rows: [response.of(view) for view in make(using, rows)]
+    return json_answer(pages.of(body["page"], matching, len(loaded) >= MOST, whole))
 
 
 _DEFINITIONS = Pages("ProcessDefinitionSearchQueryResult", PROCESS_DEFINITION)
@@ -106,7 +124,7 @@ def _operation(name: str, summary: str, pages: Pages, response: Response[...], q
 def definitions(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
     """POST /process-definitions/search."""
     rows = found.definitions(database(), caller_of(request)).defer("model")
-    return _search(request, body, rows, _DEFINITIONS, _shown(PROCESS_DEFINITION, views.definition_views))
+    return _search(request, body, rows, _DEFINITIONS, PROCESS_DEFINITION, views.definition_views)
 
 
 @endpoint(
@@ -116,14 +134,14 @@ def definitions(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
 def instances(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
     """POST /process-instances/search: those that run, and those that have ended and are kept."""
     rows = found.instances(database(), caller_of(request)).defer("final_variables")
-    return _search(request, body, rows, _INSTANCES, _shown(PROCESS_INSTANCE, views.instance_views))
+    return _search(request, body, rows, _INSTANCES, PROCESS_INSTANCE, views.instance_views)
 
 
 @endpoint("search", "tasks", operation=_operation("searchUserTasks", "Search user tasks", _TASKS, USER_TASK))
 def tasks(request: HttpRequest, body: Mapping[str, Any]) -> HttpResponse:
     """POST /user-tasks/search: those that are not done."""
     rows = found.tasks(database(), caller_of(request))
-    return _search(request, body, rows, _TASKS, _shown(USER_TASK, views.task_views))
+    return _search(request, body, rows, _TASKS, USER_TASK, views.task_views)
 
 
 _TRUNCATE = Request(truncateValues=optional(choice(("true", "false"), "true or false"), "true"))
@@ -141,7 +159,5 @@ def variables(request: HttpRequest, body: Mapping[str, Any], query: Mapping[str,
         seen = found.instances(database(), caller)
         rows = rows.filter(instance_id__in=seen.values("pk"))
 
-    def complete(page: Sequence[Row]) -> list[Row]:
-        return [truncated(row) for row in page] if query["truncateValues"] == "true" else list(page)
-
-    return _search(request, body, rows, _VARIABLES, _shown(VARIABLE, views.variable_views), complete)
+    cut = {"complete": truncated} if query["truncateValues"] == "true" else {}
+    return _search(request, body, rows, _VARIABLES, VARIABLE, views.variable_views, {"value": "value"}, **cut)
