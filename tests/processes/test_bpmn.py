@@ -29,6 +29,7 @@ from jobexec.processes.exceptions import InstanceOver, MismatchingMessage, Unkno
 from jobexec.processes.handlers.registry import function, listener, service_task
 from jobexec.processes.models import (
     EventSubscription,
+    Execution,
     ProcessDefinition,
     ProcessInstance,
     ProcessResource,
@@ -517,6 +518,37 @@ def test_the_plan_of_a_file_says_how_often_a_worker_may_fail_and_not_when(alias)
     assert job.retries == 5
     fail_external_job(alias, job.job_key, retries=4)
     assert ExternalWorkerJob.objects.using(alias).get().available_at is None
+
+
+HELD = (
+    '<startEvent id="s"/><parallelGateway id="fork"/><serviceTask id="a" camunda:type="external" camunda:topic="one"/>'
+    '<serviceTask id="b" camunda:type="external" camunda:topic="two"/><serviceTask id="c" camunda:asyncBefore="true" '
+    'camunda:delegateExpression="${tests.bpmn.note}"/><boundaryEvent id="late" attachedToRef="a">'
+    "<timerEventDefinition><timeDuration>PT1M</timeDuration></timerEventDefinition></boundaryEvent>"
+    '<boundaryEvent id="told" attachedToRef="b"><messageEventDefinition messageRef="m"/></boundaryEvent>'
+    + flows(("s", "fork"), ("fork", "a"), ("fork", "b"), ("fork", "c"))
+)
+
+
+@pytest.mark.every_database
+@pytest.mark.transactional
+def test_nothing_waits_for_a_job_that_a_worker_holds(alias):
+    """As in Camunda 7 and Zeebe, whatever the model says of its exclusive jobs: a worker may hold one for hours."""
+    deployed(alias, HELD, before='<message id="m" name="told"/>')
+    with controlled_clock() as time:
+        instance = start("order", using=alias)
+        for topic in ("one", "two"):
+            assert activate_jobs(alias, Fetch(type=topic, worker="w", timeout=timedelta(hours=10)))
+        held = dict(ExternalWorkerJob.objects.using(alias).values_list("handler_type", "job_key"))
+        ManualExecutor(alias).run_due()
+        assert DONE == ["c"], "the other branch"
+        correlate("told", instance=instance, using=alias)
+        time.advance(timedelta(minutes=2))
+        ManualExecutor(alias).run_due()
+    assert not Execution.objects.using(alias).exists(), "the timer and the message have interrupted their tasks"
+    for key in held.values():
+        with pytest.raises(JobNotFound):
+            complete_external_job(alias, key, {"late": True}, worker="w")
 
 
 def test_of_what_a_worker_sends_only_the_outputs_of_zeebe_leave_its_task(alias, run_jobs):

@@ -131,7 +131,7 @@ class Action:
         """The reason, by key, why selected rows are no longer in the list."""
         return dict.fromkeys(keys, _("it is no longer in the list"))
 
-    def affected(self, queryset: QuerySet[Any]) -> list[str]:
+    def affected(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[str]:
         """Further sentences of the question about the selected rows, such as how much belongs to each."""
         return []
 
@@ -184,7 +184,7 @@ class Action:
             "count": CappedCount.of(queryset),
             "large": large,
             "meant": meant_jobs(*self.jobs(queryset)),
-            "affected": self.affected(queryset),
+            "affected": self.affected(request, queryset),
             "rows": queryset.only("pk", self.name_column)[:ROWS_SHOWN],
             "choices": self.choices(queryset.db),
             "checkbox_name": ACTION_CHECKBOX_NAME,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import BooleanField, Case, F, OuterRef, Q, QuerySet, Subquery, Sum, When
+from django.db.models import BooleanField, Case, F, Model, OuterRef, Q, QuerySet, Subquery, Sum, When
 from django.db.models.functions import Coalesce
 
 from jobexec import clock, signals
@@ -250,17 +250,21 @@ def delete_batch(id: UUID | str, *, using: str | None = None) -> None:
     batch = find_batch(id, database)
     if batch.state not in (BatchState.COMPLETED, BatchState.FAILED):
         cancel_batch(batch.pk, using=database)
-    failures = BatchFailure.objects.using(database).filter(batch_id=batch.pk)
-    while page := list(failures.values_list("pk", flat=True)[:_PAGE]):
-        delete_rows(BatchFailure.objects.using(database).filter(pk__in=page))
+    _clear(database, batch.pk, BatchFailure)
     with atomic(database):
         # Waits for a job of the batch that is writing the result of its piece; a later job finds no batch.
         lock_batch(database, batch.pk, to_delete=True)
-        for model in (BatchPart, BatchFailure, BatchTally):
-            for left in [model.objects.using(database).filter(batch_id=batch.pk).values_list("pk", flat=True)]:
-                delete_rows(model.objects.using(database).filter(pk__in=list(left)))
+        _clear(database, batch.pk, BatchPart, BatchFailure, BatchTally)
         delete_rows(Batch.objects.using(database).filter(pk=batch.pk))
         _note(database, batch, {"operation": batch.type})
+
+
+def _clear(using: str, batch: UUID, *models: type[Model]) -> None:
+    """Delete the rows of a batch, page by page and by their keys: then the statement locks no others."""
+    for model in models:
+        rows = model._base_manager.using(using).filter(batch_id=batch).values_list("pk", flat=True)
+        while page := list(rows[:_PAGE]):
+            delete_rows(model._base_manager.using(using).filter(pk__in=page))
 
 
 def _unfinished(id: UUID | str, using: str | None) -> Batch:

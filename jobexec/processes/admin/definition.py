@@ -23,6 +23,7 @@ from jobexec.admin.common.filters import YesNoFilter
 
 from ..definition import Process
 from ..models import ProcessDefinition, ProcessInstance, ProcessResource
+from ..models.instance import RUNNING
 from ..operations import statistics
 from ..operations.start import start_definition, start_form
 from ..operations.statistics import NEVER, Runs
@@ -253,7 +254,7 @@ class ProcessDefinitionAdmin(DrawnAdmin):
     @admin.display(description=gettext_lazy("running instances"))
     def running(self, row: ProcessDefinition) -> str | SafeString:
         count = getattr(row, "running_count", 0)
-        return display.link(self.list_url(ProcessInstance), count, definition_id=row.pk, state__exact="active")
+        return display.link(self.list_url(ProcessInstance), count, definition_id=row.pk, state__in=",".join(RUNNING))
 
     @admin.display(description=gettext_lazy("incidents"))
     def incidents(self, row: ProcessDefinition) -> str | SafeString:

@@ -21,7 +21,6 @@ from jobexec.models import Suspension
 from jobexec.operations.manage.verbs import period
 
 from ..models import ProcessDefinition, ProcessInstance
-from ..models.instance import RUNNING
 from ..operations.suspend import activate, suspend
 from ..store.suspensions import refusal_of_start, suspension_of
 from .common import ProcessAction
@@ -151,12 +150,12 @@ class OfDefinitions(ProcessAction):
                 outcome.skipped |= found.skipped
         return outcome
 
-    def affected(self, queryset: QuerySet[Any]) -> list[str]:
-        """The number of running instances of each version and of its process."""
-        told = []
+    def affected(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[str]:
+        """The number of running instances of each version and of its process, as far as the action reaches."""
+        told, restricted = [], is_restricted(request)
         for row in queryset.only("pk", "key", "version", "tenant_id")[:_COUNTED]:
-            running = ProcessInstance.objects.using(queryset.db).filter(state__in=RUNNING, definition_key=row.key)
-            if row.tenant_id:
+            running = ProcessInstance.objects.using(queryset.db).active().filter(definition_key=row.key)
+            if row.tenant_id or restricted:
                 running = running.filter(tenant_id=row.tenant_id)
             values = {
                 "definition": row,

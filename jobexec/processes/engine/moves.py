@@ -231,7 +231,8 @@ class Moves:
             owner=owner.id,
             element=element,
             activity=owner.activity if isinstance(owner, Token) else None,
-            exclusive=options.exclusive,
+            # A worker may have its job for hours. Timers and other branches do not wait for it, in Camunda 7 and Zeebe.
+            exclusive=options.exclusive and kind is not JobKind.EXTERNAL,
             retries=self.value(owner, options.retries),
             retry_plan=self.value(owner, _either(options.retry_plan, process.retry_plan)),
             priority=self.value(owner, _either(options.priority, process.priority)),

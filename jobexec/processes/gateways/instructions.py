@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from jobexec.exceptions import InvalidJob
+from jobexec.identifiers import as_id
+from jobexec.models import EXTERNAL_TABLES
 from jobexec.operations.external.types import Caller
 
 from ..engine.exceptions import BadChange
 from ..engine.inputs import Change, Command
-from ..models import Execution, ProcessInstance
+from ..models import Execution, ProcessInstance, UserTask
 from ..operations.modify import command
 from . import found, verbs
 
@@ -33,40 +35,43 @@ def modify(using: str, caller: Caller, key: int, given: Mapping[str, Any]) -> No
     """Modify an instance. Raises NotFound for the instance, and InvalidJob for an instruction that does not fit."""
     row = found.instance(using, caller, key)
     with invalid_unless_fitting():
-        verbs.modify(using, row, _commands_of(using, caller, row, given))
+        verbs.modify(using, row, _commands_of(using, row, given))
 
 
-def _commands_of(using: str, caller: Caller, row: ProcessInstance, given: Mapping[str, Any]) -> list[Command]:
+def _commands_of(using: str, row: ProcessInstance, given: Mapping[str, Any]) -> list[Command]:
     """The commands of ``activateInstructions`` and ``terminateInstructions``: what is terminated goes first."""
-    commands = [_terminated(using, caller, row, each) for each in given["terminateInstructions"]]
+    ended = given["terminateInstructions"]
+    standing = _standing(using, row, [each["elementInstanceKey"] for each in ended if each["elementInstanceKey"]])
+    commands = [_terminated(standing, each) for each in ended]
     commands += [_activated(row, each) for each in given["activateInstructions"]]
     if not commands:
         raise InvalidJob("activateInstructions, terminateInstructions: expected at least one.")
     return commands
 
 
-def _terminated(using: str, caller: Caller, row: ProcessInstance, given: Mapping[str, Any]) -> Command:
+def _terminated(standing: Mapping[int, tuple[str, UUID]], given: Mapping[str, Any]) -> Command:
     key, element = given["elementInstanceKey"], given["elementId"]
     if bool(key) == bool(element):
         raise InvalidJob("terminateInstructions: expected either elementInstanceKey or elementId.")
     if element:
         return command(Change.CANCEL, element, None)
-    id, at = _standing(using, caller, row, key)
-    if at is None:
+    if key not in standing:
         raise InvalidJob(f"terminateInstructions: expected the key of an element instance of this instance, got {key}.")
-    return command(Change.CANCEL, at[0], None, at[1] or id)
+    return command(Change.CANCEL, standing[key][0], None, standing[key][1])
 
 
-def _standing(
-    using: str, caller: Caller, row: ProcessInstance, key: int
-) -> tuple[UUID | None, tuple[str, UUID | None] | None]:
-    """The id, the element and the arrival of the token of this instance that a key stands for."""
-    try:
-        scope = found.scope(using, caller, key)
-    except found.NotFound:
-        return None, None
-    tokens = Execution.objects.using(using).filter(pk=scope.id, instance_id=row.pk)
-    return scope.id, tokens.values_list("element_id", "activity_id").first()
+def _standing(using: str, row: ProcessInstance, keys: Sequence[int]) -> dict[int, tuple[str, UUID]]:
+    """The element and the arrival of the token of this instance that each key stands for."""
+    if not keys:
+        return {}
+    tasks = UserTask.objects.using(using).filter(instance_id=row.pk, key__in=keys)
+    owners: dict[int | None, UUID | None] = dict(tasks.values_list("key", "owner_id"))
+    for table in EXTERNAL_TABLES:
+        jobs = table._base_manager.using(using).filter(process_instance_id=str(row.pk), job_key__in=keys)
+        owners |= {key: as_id(owner) for key, owner in jobs.values_list("job_key", "execution_id")}
+    rows = Execution.objects.using(using).filter(pk__in=list(filter(None, owners.values())), instance_id=row.pk)
+    tokens = {id: (element, at or id) for id, element, at in rows.values_list("pk", "element_id", "activity_id")}
+    return {key: tokens[id] for key, id in owners.items() if key is not None and id in tokens}
 
 
 def _activated(row: ProcessInstance, given: Mapping[str, Any]) -> Command:

@@ -90,7 +90,7 @@ def _row(
         "category": options.category if isinstance(options.category, str) else "default",
         "priority": _number(options.priority if options.priority is not None else process.priority),
         "retry_plan": _plan(options.retry_plan if options.retry_plan is not None else process.retry_plan),
-        "exclusive": options.exclusive,
+        "exclusive": options.exclusive and kind != JobKind.EXTERNAL,
         "atomic": atomic,
         "sensitive": [],
     }

@@ -15,6 +15,7 @@ from jobexec.handlers.decorator import job
 from jobexec.identifiers import uuid7
 from jobexec.operations.audit import audited, count_more, note
 from jobexec.operations.batches.of_jobs import begin_batch
+from jobexec.operations.sql.session import is_of_connection
 
 from ..exceptions import InstanceOver
 from ..handlers.results import check_text
@@ -68,7 +69,7 @@ def _pages(instances: QuerySet[ProcessInstance]) -> Iterator[list[UUID]]:
 @job(name="jobexec.processes.cancel", exclusive=False)
 def cancel_page(context: JobContext, instances: list[str], reason: str, skip_listeners: bool = False) -> int:
     """Cancel each in a transaction of its own; returns how many were running."""
-    done, failed = 0, None
+    done, failed = 0, list[Exception]()
     for id in instances:
         try:
             cancel(UUID(id), reason, skip_listeners=skip_listeners, using=context.using)
@@ -76,7 +77,11 @@ def cancel_page(context: JobContext, instances: list[str], reason: str, skip_lis
         except InstanceOver:
             pass
         except Exception as error:
-            failed = error
-    if failed is not None:
-        raise failed
+            if is_of_connection(error):  # and so would be that of all others
+                raise
+            failed.append(error)
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        raise ExceptionGroup(f"{len(failed)} of {len(instances)} instances could not be cancelled", failed)
     return done

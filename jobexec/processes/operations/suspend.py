@@ -13,7 +13,7 @@ from jobexec.operations import activate as activate_jobs
 from jobexec.operations import suspend as suspend_jobs
 from jobexec.operations.audit import audited
 
-from ..exceptions import InstanceOver
+from ..exceptions import InstanceBusy, InstanceOver
 from ..models import ProcessDefinition, ProcessInstance
 from ..store import definitions, load, lock
 from .named import which
@@ -43,8 +43,9 @@ def suspend(
     ``version`` restricts it to one version of the process, ``tenant_id`` to the process of one tenant ('': of none).
     With ``include_instances=False``, it does not cover existing instances, except for the jobs that they create from
     then on. In each case, timers, published messages and signals that would start an instance wait for the activation.
-    Returns the number of jobs that it has moved. Raises InstanceOver, UnknownProcess, and InvalidJob for an
-    invalid date.
+    Returns the number of jobs that it has moved. When it returns, the steps of an instance have ended; only one that
+    takes longer than LOCK_TIMEOUT may still go on. Raises InstanceOver, UnknownProcess, InvalidJob for an invalid date,
+    and InstanceBusy if it could not begin.
     """
     dates: dict[str, Any] = {"at": at, "until": until}
     if not isinstance(target, str):
@@ -56,6 +57,8 @@ def suspend(
         assert isinstance(moved, int)
         try:  # a step that had begun has ended when this returns; the next one knows
             _wait_for_step(database, id)
+        except InstanceBusy:
+            pass  # the suspension holds, and this step is the last one
         except InstanceOver:
             activate_jobs(using=database, process_instance_id=str(id))
         return moved

@@ -1,6 +1,8 @@
 """What operators do to instances and definitions on their pages: suspend, modify, restart, and very many at once."""
 
+import html
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -76,6 +78,27 @@ def test_what_something_else_suspends_stays_so(staff, order):  # noqa: F811
     (text,) = told(act(client, order, "activate"))
     assert "something else still suspends it: process definition order" in text
     assert Suspension.objects.get().value == "order"
+
+
+def test_the_question_counts_what_the_action_reaches(staff, order, settings):  # noqa: F811
+    """A definition of no tenant runs for all; who is limited to some tenants suspends it for these alone."""
+    start("order", tenant_id="acme", variables={"amount": 5}, using="default")
+    settings.JOBEXEC = {**settings.JOBEXEC, "ADMIN_TENANTS": f"{__name__}.only_none"}
+    row = ProcessDefinition.objects.get(key="order")
+    question = ask(staff(*VIEW, "suspend_processdefinition"), row, "suspend")
+    assert "order 1: running instances of this version: 1, of all versions: 1." in question
+
+
+def only_none(request):
+    return [""]
+
+
+def test_the_number_of_running_instances_is_that_of_the_linked_list(staff, order):  # noqa: F811
+    ProcessInstance.objects.update(state="compensating")
+    client = staff(*VIEW)
+    page = client.get(url(ProcessDefinition)).content.decode()
+    (link,) = re.findall(r'href="([^"]*definition_id=order[^"]*state__in=[^"]*)">1<', page)
+    assert client.get(html.unescape(link)).content.decode().count('<th class="field-state_badge') == 1
 
 
 @pytest.mark.gate

@@ -115,7 +115,7 @@ def test_what_they_say(alias):
 
     assert row("p#task#continue") == (7, "R5/PT1M", False, True, "default")
     assert row("p#wait#timer") == (2, "R5/PT1M", True, True, "default")
-    assert row("p#ext#external") == (0, "R5/PT1M", True, False, "default")
+    assert row("p#ext#external") == (0, "R5/PT1M", False, False, "default")
     assert row("p#out#run") == (2, "R5/PT1M", True, False, "default")
 
 

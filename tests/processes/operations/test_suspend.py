@@ -3,8 +3,10 @@
 from contextlib import suppress
 from datetime import timedelta
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
+from django.db import OperationalError
 
 from jobexec import publish_message
 from jobexec.exceptions import InvalidJob
@@ -14,15 +16,17 @@ from jobexec.operations.manage import suspension_sweep
 from jobexec.operations.values.operator import Operator
 from jobexec.processes.exceptions import InstanceOver, Suspended, UnknownProcess
 from jobexec.processes.models import ProcessInstance, UserTask
+from jobexec.processes.operations import suspend as operation
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.events import correlate, signal
 from jobexec.processes.operations.instances import cancel, set_variables
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.suspend import activate, suspend
 from jobexec.processes.operations.user_tasks import claim, complete, throw_error
+from jobexec.processes.store import lock
 from jobexec.testing import ManualExecutor, controlled_clock
 from tests.processes.support.bpmn import around, definitions
-from tests.support.threads import finish, wait_until_waiting
+from tests.support.threads import finish, held, wait_until_waiting
 from tests.support.threads import start as beside
 
 pytest.importorskip("lxml")
@@ -329,3 +333,46 @@ def test_it_is_in_the_audit_log(alias, order):
         ("suspend", "suspension", str(order.pk), 2),
         ("activate", "suspension", "order", 0),
     ]
+
+
+@pytest.mark.transactional
+@pytest.mark.databases("postgresql", "mariadb")
+def test_a_step_that_does_not_end_is_no_error_of_the_suspension(alias, order, settings, monkeypatch):
+    """The suspension holds already, and the step is the last one."""
+    settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"LOCK_TIMEOUT": 1}}
+    with held(alias) as inside:
+        real = operation.suspend_jobs
+
+        def suspend_as_a_step_begins(**scope):
+            moved = real(**scope)
+            inside(lambda: lock.locked(alias, order.pk))
+            return moved
+
+        monkeypatch.setattr(operation, "suspend_jobs", suspend_as_a_step_begins)
+        assert suspend(order, using=alias) == 2
+    assert Suspension.objects.using(alias).get(live=True).value == str(order.pk)
+
+
+def test_several_errors_of_one_page_are_all_told(alias, order, monkeypatch):
+    from jobexec.processes.operations import many
+
+    others = [start("order", using=alias) for _ in range(2)]
+
+    def refuse(id, *args, **named):
+        raise ValueError(f"not {id}")
+
+    monkeypatch.setattr(many, "cancel", refuse)
+    ids = [str(each.pk) for each in (order, *others)]
+    with pytest.raises(ExceptionGroup, match="3 of 3 instances could not be cancelled") as caught:
+        many.cancel_page(SimpleNamespace(using=alias), ids, "")
+    assert [str(error) for error in caught.value.exceptions] == [f"not {id}" for id in ids]
+
+    def lose(id, *args, **named):
+        calls.append(id)
+        raise OperationalError("server closed the connection")
+
+    calls = []
+    monkeypatch.setattr(many, "cancel", lose)
+    with pytest.raises(OperationalError):
+        many.cancel_page(SimpleNamespace(using=alias), ids, "")
+    assert len(calls) == 1

@@ -136,7 +136,7 @@ class Command(BaseCommand):
             self.stdout.write("There are none.")
 
     def _list_processes(self, using: str, options: dict[str, Any]) -> None:
-        active = ProcessInstance.objects.using(using).filter(state="active").order_by()
+        active = ProcessInstance.objects.using(using).active().order_by()
         running = dict(active.values_list("definition_id").annotate(Count("pk")))
         rows = ProcessDefinition.objects.using(using).order_by("version", "deploy_time")
         latest: dict[tuple[str, str], dict[str, Any]] = {}
