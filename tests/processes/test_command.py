@@ -4,6 +4,7 @@ import io
 import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -17,6 +18,7 @@ from jobexec.models import AuditLog, Batch, Incident, Suspension
 from jobexec.processes.engine.exceptions import BpmnError
 from jobexec.processes.flows.builder import Flow
 from jobexec.processes.handlers.registry import listener
+from jobexec.processes.management import changes
 from jobexec.processes.management.commands.processes import Command
 from jobexec.processes.models import Execution, ProcessInstance, UserTask
 from jobexec.processes.operations import many
@@ -192,7 +194,7 @@ def test_an_instance_whose_listener_always_fails_is_cancelled_without_it(alias, 
     id = command("start", "approval").split()[0]
     with pytest.raises(CommandError, match="Nothing catches the error TOO_MUCH of a listener"):
         command("cancel", id)
-    which = [id] if chosen == "ID" else ["--process", "approval"]
+    which = [id] if chosen == "ID" else ["--process", "approval", "--yes"]
     command("cancel", *which, "--skip-listeners", "--reason", "it always fails")
     run_jobs()
     assert ProcessInstance.objects.using(alias).get().state == "cancelled"
@@ -297,8 +299,17 @@ def test_cancel_many(alias, command, started, run_jobs, monkeypatch):
     others, kept = [started("--business-key", "a") for _ in range(5)], started("--business-key", "b")
     ended = started("--business-key", "a")
     command("cancel", ended)
-    told = command("cancel", "--process", "approval", "--business-key", "a", "--reason", "sold out")
-    assert told.endswith(" cancels them. Jobs: 3.\n")
+    which = ("--process", "approval", "--business-key", "a", "--reason", "sold out")
+    with pytest.raises(CommandError, match="no terminal to ask for confirmation: use --yes"):
+        command("cancel", *which)
+    asked = []
+    monkeypatch.setattr(changes, "ask", lambda question: asked.append(question))
+    with pytest.raises(CommandError, match="Nothing has been cancelled"):
+        command("cancel", *which)
+    assert asked == ["Cancel 5 running instances? This cannot be undone."]
+    assert not Batch.objects.using(alias).exists()
+    told = command("cancel", *which, "--yes")
+    assert told.endswith(" cancels 5 instances.\n")
     command("cancel", others[0], "--reason", "alone")
     run_jobs()
     rows = ProcessInstance.objects.using(alias)
@@ -306,7 +317,15 @@ def test_cancel_many(alias, command, started, run_jobs, monkeypatch):
     assert rows.filter(delete_reason="sold out").count() == 4
     progress = get_batch(Batch.objects.using(alias).get().pk, using=alias).progress()
     assert (progress.total, progress.completed) == (3, 3)
-    assert command("cancel", "--process", "nothing").endswith("Jobs: 0.\n")
+    assert command("cancel", "--process", "approval", "--business-key", "c") == "No running instance matches.\n"
+    with pytest.raises(CommandError, match=r"No process 'aproval' is deployed. Did you mean 'approval'\?"):
+        command("cancel", "--process", "aproval", "--yes")
+    for option in ("--process", "--definition", "--business-key", "--tenant"):
+        with pytest.raises(CommandError, match=f"{option}: expected a value that is not empty"):
+            command("cancel", option, "", "--yes")
+    assert Batch.objects.using(alias).count() == 1
+    with pytest.raises(CommandError, match="There is no process instance 00000000-"):
+        command("show", str(UUID(int=0)))
     for args in ((), (kept, "--process", "approval")):
         with pytest.raises(CommandError, match="id of an instance, or options"):
             command("cancel", *args)

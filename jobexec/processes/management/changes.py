@@ -13,7 +13,9 @@ from django.core.management.base import CommandError
 from jobexec.identifiers import as_id
 from jobexec.management.jobs.arguments.named import LEAST, Beginning, beginning, row_id
 from jobexec.management.jobs.arguments.values import json_object, moment
+from jobexec.management.jobs.output.screen import Exit, ask
 from jobexec.management.jobs.output.text import clean
+from jobexec.operations.reports.counts import CappedCount
 from jobexec.operations.targets.lookup import beginning_with
 from jobexec.processes.engine.inputs import Change, Command
 from jobexec.processes.models import ProcessDefinition, ProcessInstance
@@ -21,6 +23,7 @@ from jobexec.processes.operations.instances import cancel, set_retries
 from jobexec.processes.operations.many import cancel_all
 from jobexec.processes.operations.modify import command, modify_instance, restart
 from jobexec.processes.operations.suspend import Target, activate, suspend
+from jobexec.processes.store import definitions
 
 Options = dict[str, Any]
 
@@ -33,15 +36,19 @@ def add_arguments(actions: Any) -> None:
     """Add the actions to the command."""
     cancelled = actions.add_parser("cancel", help="cancel an instance; or all of a process, as a batch of jobs")
     cancelled.add_argument("instance", nargs="?", type=instance, help=ITS_ID)
-    cancelled.add_argument("--process", metavar="KEY", help="instead of an id: all running instances of this process")
+    cancelled.add_argument(
+        "--process", type=_given, metavar="KEY", help="instead of an id: all running instances of this process"
+    )
     cancelled.add_argument(
         "--definition",
+        type=_given,
         metavar="ID",
         help="instead of an id: all running instances of this version, by the id of its definition",
     )
-    cancelled.add_argument("--business-key", help="only instances with this business key")
-    cancelled.add_argument("--tenant", help="only instances of this tenant")
+    cancelled.add_argument("--business-key", type=_given, help="only instances with this business key")
+    cancelled.add_argument("--tenant", type=_given, help="only instances of this tenant")
     cancelled.add_argument("--reason", default="")
+    cancelled.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     _add_skipping(cancelled)
     for name, told in (
         ("suspend", "suspend an instance or a process"),
@@ -80,6 +87,13 @@ def add_arguments(actions: Any) -> None:
     retried.add_argument("instance", type=instance, help=ITS_ID)
     retried.add_argument("--element", help="only those of this element")
     retried.add_argument("--retries", type=int, default=1)
+
+
+def _given(text: str) -> str:
+    """An argparse type. An empty variable of a shell must not select all instances that have no such value."""
+    if not text.strip():
+        raise ArgumentTypeError("expected a value that is not empty")
+    return text
 
 
 def _add_skipping(parser: ArgumentParser) -> None:
@@ -121,8 +135,16 @@ def _cancel(using: str, options: Options) -> str:
     if options["instance"] is not None:
         cancel(instance_in(options, using), reason, skip_listeners=skip, using=using)
         return "Cancelled."
-    batch = cancel_all(ProcessInstance.objects.using(using).filter(**wanted), reason, skip_listeners=skip)
-    return f"The batch {batch.id} cancels them. Jobs: {batch.progress().total}."
+    key, rows = options["process"], ProcessInstance.objects.using(using).filter(**wanted)
+    if key is not None and not ProcessDefinition.objects.using(using).filter(key=key).exists():
+        raise definitions.unknown(key)
+    count = CappedCount.of(rows.active().filter(parent_execution_id=None))
+    if not count:
+        return "No running instance matches."
+    if not (options["yes"] or ask(f"Cancel {count} running instances? This cannot be undone.")):
+        raise CommandError("Nothing has been cancelled.", returncode=Exit.LEFT_ALONE)
+    batch = cancel_all(rows, reason, skip_listeners=skip)
+    return f"The batch {batch.id} cancels {count} instances."
 
 
 def _suspend(using: str, options: Options) -> str:
@@ -168,7 +190,7 @@ def _restart(using: str, options: Options) -> str:
 
 def _retry(using: str, options: Options) -> str:
     count = set_retries(instance_in(options, using), options["retries"], element=options["element"], using=using)
-    return f"{count} dead letters were requeued."
+    return f"{count} dead {'letter was' if count == 1 else 'letters were'} requeued."
 
 
 CHANGES: dict[str, Callable[[str, Options], str]] = {
@@ -205,7 +227,7 @@ def instance_in(options: Options, using: str) -> UUID:
     if len(found) == 1:
         return found[0].pk
     if isinstance(named, UUID) and not found:
-        return named
+        raise CommandError(f"There is no process instance {named}.", returncode=Exit.LEFT_ALONE)
     if found:
         lines = [f"  {row.pk}  {row.definition_key}, {row.state}" for row in found[:_LISTED]]
         more = ["  …"] if len(found) > _LISTED else []

@@ -91,7 +91,8 @@ class Command(BaseCommand):
                 getattr(self, f"_{options['action']}")(using, options)
         except UnknownProcess as error:
             keys = ProcessDefinition.objects.using(using).order_by("key").values_list("key", flat=True)
-            asked = question(options.get("key") or "", keys.distinct()[:MOST])
+            named = next((options[name] for name in ("key", "process", "target") if options.get(name)), "")
+            asked = question(named, keys.distinct()[:MOST])
             raise CommandError(f"{error}{asked}", returncode=Exit.ERROR) from error
         except (InvalidProcess, StepError, ProcessInstance.DoesNotExist) as error:
             raise CommandError(str(error), returncode=Exit.ERROR) from error
