@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connections
 
+from jobexec import publish_message
 from jobexec.exceptions import DuplicateHandler, InvalidJob, JobNotFound
 from jobexec.handlers.context import current_job
 from jobexec.models import (
@@ -38,7 +39,7 @@ from jobexec.processes.models import (
 )
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.events import correlate, signal
-from jobexec.processes.operations.instances import cancel, set_variables
+from jobexec.processes.operations.instances import cancel, set_retries, set_variables
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.user_tasks import complete
 from jobexec.testing import ManualExecutor, controlled_clock
@@ -549,6 +550,60 @@ def test_nothing_waits_for_a_job_that_a_worker_holds(alias):
     for key in held.values():
         with pytest.raises(JobNotFound):
             complete_external_job(alias, key, {"late": True}, worker="w")
+
+
+@pytest.mark.parametrize("how", ["the worker's job", "the step after it"])
+def test_the_incident_of_a_worker_is_at_its_element(alias, run_jobs, how):
+    no_way = '<sequenceFlow id="no" sourceRef="pay" targetRef="e"><conditionExpression>${false}</conditionExpression>'
+    body = '<startEvent id="s"/><serviceTask id="pay" camunda:type="external" camunda:topic="charge"/>'
+    body += '<endEvent id="e"/>' + flows(("s", "pay")) + no_way + "</sequenceFlow>"
+    deployed(alias, body)
+    instance = start("order", using=alias)
+    (job,) = activate_jobs(alias, Fetch(type="charge", worker="w", timeout=timedelta(minutes=5)))
+    if how == "the worker's job":
+        fail_external_job(alias, job.key, retries=0, message="no", worker="w")
+    else:
+        complete_external_job(alias, job.key, {}, worker="w")
+        with controlled_clock() as time:
+            for _ in range(5):
+                run_jobs()
+                time.advance(timedelta(days=1))
+    assert DeadLetterJob.objects.using(alias).get().failed_activity_id == "pay"
+    assert Incident.objects.using(alias).get().failed_activity_id == "pay"
+    assert set_retries(instance, 1, element="e", using=alias) == 0
+    assert set_retries(instance, 1, element="pay", using=alias) == 1
+
+
+def test_the_incident_of_a_signal_is_at_the_element_that_waits(alias, run_jobs):
+    body = (
+        '<startEvent id="s"/><intermediateCatchEvent id="wait"><signalEventDefinition signalRef="g"/>'
+        '</intermediateCatchEvent><serviceTask id="a" camunda:delegateExpression="${tests.bpmn.broken}"/>'
+        + flows(("s", "wait"), ("wait", "a"))
+    )
+    deployed(alias, body, before='<signal id="g" name="news"/>')
+    instance = start("order", using=alias)
+    signal("news", using=alias)
+    with controlled_clock() as time:
+        for _ in range(5):
+            run_jobs()
+            time.advance(timedelta(days=1))
+    assert DeadLetterJob.objects.using(alias).get().failed_activity_id == "wait"
+    assert set_retries(instance, 1, element="wait", using=alias) == 1
+
+
+@pytest.mark.parametrize(("payload", "expected"), [(None, "mine"), ({}, "mine"), ([1], [1]), ({"payload": 2}, 2)])
+def test_a_message_without_a_payload_sets_no_variable(alias, run_jobs, payload, expected):
+    body = (
+        '<startEvent id="s"/><intermediateCatchEvent id="wait"><messageEventDefinition messageRef="m"/>'
+        '</intermediateCatchEvent><userTask id="a"/>' + flows(("s", "wait"), ("wait", "a"))
+    )
+    subscription = '<extensionElements><zeebe:subscription correlationKey="=key"/></extensionElements>'
+    deployed(alias, body, before=f'<message id="m" name="paid">{subscription}</message>')
+    instance = start("order", variables={"key": "4711", "payload": "mine"}, using=alias)
+    publish_message("paid", key="4711", payload=payload, using=alias)
+    run_jobs()
+    assert UserTask.objects.using(alias).get().element_id == "a"
+    assert Variable.objects.using(alias).get(instance_id=instance.pk, name="payload").value == expected
 
 
 def test_of_what_a_worker_sends_only_the_outputs_of_zeebe_leave_its_task(alias, run_jobs):

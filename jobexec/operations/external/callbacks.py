@@ -106,6 +106,7 @@ def callback_columns(
         "resource": options["resource"] if "resource" in options else get_settings().resources.of_tenant(tenant),
         "priority": row.priority if options.get("priority") is None else options["priority"],
         "task_backend": options.get("task_backend", ""),
+        "failed_activity_id": options.get("failed_activity_id", ""),
         **{name: getattr(row, name) or options.get(name, "") for name in SAID_BY_OPTIONS},
         **_ANEW,
         "due_date": clock.now(using),
@@ -124,5 +125,4 @@ _ANEW: dict[str, Any] = {
     "cancel_requested": False,
     "exception_message": "",
     "exception_stack": "",
-    "failed_activity_id": "",
 }

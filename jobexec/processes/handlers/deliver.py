@@ -70,7 +70,9 @@ def received_by(rows: QuerySet[EventSubscription]) -> dict[str, Any] | None:
 
 
 def variables_of(payload: Any) -> dict[str, Any]:
-    """The variables that a published message brings."""
+    """The variables that a published message brings: what is no object is the variable ``payload``."""
+    if payload is None:
+        return {}
     return payload if isinstance(payload, dict) else {"payload": payload}
 
 

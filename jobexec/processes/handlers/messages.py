@@ -13,7 +13,7 @@ from ..engine.rows import SubscriptionKind
 from ..models import EventSubscription
 from ..store import definitions
 from .deliver import deliver, received_by
-from .signals import deliver_later, receivers_of
+from .signals import RECEIVER, deliver_later, receivers_of
 
 
 def start_by_message(using: str, message: Message) -> None:
@@ -36,11 +36,7 @@ def deliver_again(using: str, message: Message) -> None:
         kind=SubscriptionKind.MESSAGE.value, name=message.name, key=message.key, tenant_id=message.tenant_id
     )
     waiting = rows.filter(instance_id__isnull=False).order_by("pk")
-    found = [
-        (pk, definition, instance)
-        for pk, definition, instance, element in waiting.values_list("pk", "definition_id", "instance_id", "element_id")
-        if _repeats(using, definition, element)
-    ]
+    found = [row for row in waiting.values_list(*RECEIVER) if _repeats(using, definition=row[1], element=row[3])]
     if found:
         deliver_later(using, message.tenant_id, found, message=message)
 
@@ -72,7 +68,7 @@ def _deliver_kept(using: str, row: EventSubscription, known: Collection[int]) ->
     )
     found = [message for message in kept.order_by("pk") if message.pk not in known]
     for message in found:
-        receiver = (row.pk, row.definition_id, row.instance_id)
+        receiver = (row.pk, row.definition_id, row.instance_id, row.element_id)
         deliver_later(using, row.tenant_id, [receiver], message=message, noted=True)
     return [message.pk for message in found]
 

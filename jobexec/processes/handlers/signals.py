@@ -21,8 +21,9 @@ from ..store.definitions import code_of
 DELIVER = "jobexec.processes.deliver"
 _PAGE = 1_000
 
-#: A subscription, its definition and its instance, if it is not one of a start event.
-Receiver: TypeAlias = tuple[UUID, str, UUID | None]
+#: A subscription, its definition, its instance, if it is not one of a start event, and its element.
+Receiver: TypeAlias = tuple[UUID, str, UUID | None, str]
+RECEIVER = ("pk", "definition_id", "instance_id", "element_id")
 
 
 def send_beyond(using: str, tenant: str, root: UUID | None, signals: Sequence[Signal]) -> int:
@@ -43,7 +44,7 @@ def send_beyond(using: str, tenant: str, root: UUID | None, signals: Sequence[Si
 
 
 def receivers_of(rows: QuerySet[EventSubscription]) -> list[Receiver]:
-    return list(rows.order_by("pk").values_list("pk", "definition_id", "instance_id"))
+    return list(rows.order_by("pk").values_list(*RECEIVER))
 
 
 def deliver_later(
@@ -62,9 +63,10 @@ def deliver_later(
                     "process_instance_id": str(instance or ""),
                     "process_definition_id": definition,
                     "process_definition_key": key_of(definition),
+                    "failed_activity_id": element,
                     **code_of(using, definition),
                 }
-                for pk, definition, instance in receivers[start : start + _PAGE]
+                for pk, definition, instance, element in receivers[start : start + _PAGE]
             ],
         )
     return len(receivers)

@@ -138,13 +138,13 @@ class JobWriter:
         """When its worker is done, the same row carries the process on; so the token still names its job."""
         payload = job.payload
         columns = self._common(job) | {"handler_type": payload["topic"], "custom_headers": payload["headers"]}
-        columns.pop("failed_activity_id")
         columns.pop("retry_plan", None)  # of a file it says how often; the pause is the worker's, as in Camunda
         columns["resource"] = get_settings().resources.of_tenant(self.origin.tenant_id)
         columns = self._traced(job.id, columns)
         kwargs = {"root": str(self.origin.root_id), "token": str(job.owner)}
         activity = {"activity": str(job.activity)}
         options = {"atomic": True, "job_definition_id": columns["job_definition_id"], "resource": None}
+        options["failed_activity_id"] = job.element
         configuration = {
             "variables": payload["variables"],
             "element_id": job.element,
