@@ -175,6 +175,8 @@ class Loop:
                         ``zeebe:loopCharacteristics inputCollection``
     ``item``            ``camunda:elementVariable``, ``inputElement``
     ``result``          ``outputElement``: an expression on the variables of one instance
+    ``result_name``     the variable that ``outputElement`` reads, if it reads only one: each instance has its own,
+                        which is null at first
     ``results``         ``outputCollection``: the variable that gets the list of all of them. A flow's ``map`` has
                         none if nothing reads it
     ``completion``      ``completionCondition``
@@ -191,6 +193,7 @@ class Loop:
     collection: Value = None
     item: str | None = None
     result: Expression | None = None
+    result_name: str | None = None
     results: str | None = None
     completion: Expression | None = None
     first: int = 0

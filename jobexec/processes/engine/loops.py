@@ -74,6 +74,8 @@ def _inner(moves: Moves, body: Token, loop: Loop, index: int, items: list[Any]) 
     token = moves.new_token(body, body.element, data={"counter": index + loop.first})
     if items and loop.item is not None:
         moves.rows.set_local(token, loop.item, items[index])
+    if loop.result_name is not None:
+        moves.rows.set_local(token, loop.result_name, None)
     return token
 
 

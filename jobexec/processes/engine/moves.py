@@ -148,7 +148,8 @@ class Moves:
         """Set what the work, the message or the user of an element brings; ``node`` if the token is not at it yet."""
         if (node or self.node(token)).keeps_variables:
             for name, value in variables.items():
-                self.rows.set_local(token, name, value)
+                if not self.rows.is_counted(token, name):  # workers send back what they have got
+                    self.rows.set_local(token, name, value)
         else:
             self.set_all(token, variables)
 

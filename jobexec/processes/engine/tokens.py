@@ -322,11 +322,18 @@ class Tokens:
     # Variables
 
     def set(self, place: Place, name: str, value: Any) -> None:
-        """Change a variable where it is found, else set it in the instance."""
+        """Change a variable where it is found, else set it in the instance. What is counted cannot be set."""
         for around in self.outward(place):
             if name in self.variables.get(around.id, ()):
                 return self.set_local(around, name, value)
+            if isinstance(around, Token) and around.data and name in self._counts(around):
+                return None
         return self.set_local(self.instance(place), name, value)
+
+    def is_counted(self, place: Place, name: str) -> bool:
+        """Whether a name stands for one of the counts of a multi-instance around a place."""
+        tokens = (around for around in self.outward(place) if isinstance(around, Token) and around.data)
+        return any(name in self._counts(token) for token in tokens)
 
     def set_local(self, place: Place, name: str, value: Any) -> None:
         with suppress(RecursionError):  # it contains itself, which is refused where it is written

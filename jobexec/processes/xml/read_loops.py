@@ -27,12 +27,18 @@ def _multi_instance(element: Element, reading: Reading) -> Loop:
     zeebe = element.zeebe("loopCharacteristics")
     completion = element.child("completionCondition")
     cardinality = element.child("loopCardinality")
+    if cardinality is not None and zeebe is None and element.vendor("collection"):
+        element.problem("A multi-instance has either a loopCardinality or a collection.")
+    result = None if zeebe is None else _zeebe(zeebe, reading, "outputElement")
+    item = element.vendor("elementVariable") if zeebe is None else zeebe.get("inputElement")
+    result_name = reading.root_of(result)
     return Loop(
         sequential=element.flag("isSequential", False),
         cardinality=number(element, reading, _text(cardinality), "cardinality"),
         collection=_collection(element, reading) if zeebe is None else _zeebe(zeebe, reading, "inputCollection"),
-        item=element.vendor("elementVariable") if zeebe is None else zeebe.get("inputElement"),
-        result=None if zeebe is None else _zeebe(zeebe, reading, "outputElement"),
+        item=item,
+        result=result,
+        result_name=None if result_name == item else result_name,
         results=None if zeebe is None else zeebe.get("outputCollection"),
         first=0 if zeebe is None else 1,
         completion=reading.expression(element, _text(completion), "completion condition"),

@@ -90,6 +90,16 @@ class Reading:
             element.problem(f"The {attribute} {text!r} must be the name of a handler, such as ${{ship}}.")
         return name or text
 
+    def root_of(self, expression: Expression | None) -> str | None:
+        """The variable of an expression that only reads it, or a part of it."""
+        if expression is None:
+            return None
+        try:
+            path = _path(expressions.parse(expression.text, expression.language).tree)
+        except expressions.InvalidExpression:  # a problem already
+            return None
+        return None if path is None else path.partition(".")[0]
+
     def _checked(self, element: Element, expression: Expression) -> Expression:
         try:
             expressions.parse(expression.text, expression.language)

@@ -109,6 +109,43 @@ counted from one, as in Zeebe
     done a#1 6 => b
     var all => [6, 7]
 
+each instance has a result of its own, as in Zeebe
+    start -> a -> b -> end
+    a = user over=names item=name first=1 results=all result=y own=y
+    ---
+    start names=[1,2,3] => a(a#1 a#2 a#3)
+    see a#1 y => null
+    complete a#2 y=7 => a(a#1 a#3)
+    see a#1 y => null
+    complete a#3 => a(a#1)
+    complete a#1 y=6 => b
+    var all => [6, 7, null]
+    var y => unknown
+
+counts that are sent back are not set
+    start -> a -> b -> end
+    a = user loop=3 "until=nrOfCompletedInstances >= 2"
+    ---
+    start => a(a#0 a#1 a#2)
+    complete a#1 loopCounter=9 nrOfInstances=9 nrOfCompletedInstances=0 => a(a#0 a#2)
+    see a#0 nrOfInstances => 3
+    complete a#0 nrOfCompletedInstances=0 => b
+    var loopCounter => unknown
+    var nrOfInstances => unknown
+
+counts that a called process gives back are not set
+    start -> c -> b -> end
+    c = call child loop=2 seq in:= out:=
+    process child
+    start -> a -> end
+    ---
+    start x=1 => c(c#0[a])
+    complete a x=2 => c(c#1[a])
+    complete a => b
+    var x => 2
+    var loopCounter => unknown
+    var nrOfInstances => unknown
+
 counted from one, one after the other
     start -> a -> b -> end
     a = user over=names item=name first=1 seq

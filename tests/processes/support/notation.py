@@ -156,7 +156,7 @@ class Reader:
 
 FLAGS = "async|after|nonexclusive|keep|seq|inner-async|inner-after|batch|compensation"
 NAMES = (
-    r"loop|first|over|item|until|results|result|undo|in:\w*|out:\w*|local:\w*|stay:\w*|pass:\w*|[gp][eu]t:[\w.]+|on:\w+"
+    r"loop|first|over|item|until|results|result|own|undo|in:\w*|out:\w*|local:\w*|stay:\w*|pass:\w*|[gp][eu]t:[\w.]+|on:\w+"
     "|priority|retries|plan|codevar|textvar|key|batch"
 )
 OPTION = re.compile(rf"^(?:(?:{FLAGS})$|(?:{NAMES})=)")
@@ -226,6 +226,7 @@ OPTIONS: dict[str, Any] = {
     "first": loop(lambda text: {"first": int(text)}),
     "until": loop(lambda text: {"completion": expression(text)}),
     "result": loop(lambda text: {"result": expression(text)}),
+    "own": loop(lambda text: {"result_name": text}),
     "results": loop(lambda text: {"results": text}),
     "inner-async": loop(lambda text: {"jobs": JobOptions(before=True)}),
     "inner-after": loop(lambda text: {"jobs": JobOptions(after=True)}),

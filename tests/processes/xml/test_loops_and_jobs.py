@@ -114,6 +114,18 @@ def test_loop_of_zeebe():
     )
 
 
+@pytest.mark.parametrize(
+    ("output", "name"),
+    [("=res", "res"), ("=res.total", "res"), ("=res + 1", None), ("=item", None), ("=item.total", None)],
+)
+def test_the_variable_of_a_result_belongs_to_each_instance(output, name):
+    extensions = (
+        f'<zeebe:loopCharacteristics inputCollection="=items" inputElement="item" outputElement="{output}" '
+        'outputCollection="all"/>'
+    )
+    assert loop("", "", "zeebe", extensions).result_name == name
+
+
 def test_mappings_of_camunda():
     extensions = (
         "<camunda:inputOutput>"

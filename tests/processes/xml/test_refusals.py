@@ -38,6 +38,10 @@ CASES = {
     "standard loop": ('<task id="x"><standardLoopCharacteristics/></task>', "A standard loop is not supported"),
     "loop behavior": (LOOP.format('behavior="One"', ""), "The behavior of a multi-instance"),
     "loop data": (LOOP.format("", "<loopDataInputRef>a</loopDataInputRef>"), "The element loopDataInputRef"),
+    "loop by number and list": (
+        LOOP.format('camunda:collection="a"', "<loopCardinality>2</loopCardinality>"),
+        "has either a loopCardinality or a collection",
+    ),
     "loop index": (LOOP.format('camunda:elementIndexVariable="i"', ""), "the variable loopCounter"),
     "web service": ('<serviceTask id="x" camunda:class="A" operationRef="o"/>', "web services are not supported"),
     "receive starts": ('<receiveTask id="x" instantiate="true"/>', "does not start a process"),
