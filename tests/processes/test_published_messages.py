@@ -7,12 +7,13 @@ from itertools import permutations
 import pytest
 from django.db import OperationalError
 
-from jobexec.models import Job
+from jobexec.models import BlockedJob, Job
 from jobexec.operations import publish_message
+from jobexec.operations.external.publish import publish_external_message
 from jobexec.operations.messages.deliver import deliver as deliver_message
 from jobexec.operations.sql.errors import is_conflict
 from jobexec.processes.handlers.registry import service_task
-from jobexec.processes.models import EventSubscription
+from jobexec.processes.models import EventSubscription, ProcessInstance, Variable
 from jobexec.processes.operations.deploy import deploy
 from jobexec.processes.operations.instances import cancel
 from jobexec.processes.operations.start import start
@@ -189,3 +190,25 @@ def test_those_that_are_kept_and_come_while_it_begins_to_wait(alias, deployed):
         publish(alias, 15, key=key)
         ManualExecutor(alias).run_until_empty()
         assert sorted(AMOUNTS) == list(range(16))
+
+
+@pytest.mark.parametrize("key", ["", "4711"])
+def test_each_message_starts_an_instance_also_without_a_key(alias, run_jobs, key):
+    begin = f'<startEvent id="s">{EVENT}</startEvent><sequenceFlow id="f" sourceRef="s" targetRef="a"/>'
+    deploy(("order.bpmn", xml(begin + '<userTask id="a"/>', before='<message id="m" name="paid"/>')), using=alias)
+    for number in (1, 2):
+        given = {"variables": {"number": number}, "ttl": timedelta(seconds=60)}
+        publish_external_message(alias, "paid", key, **given)
+    run_jobs()
+    rows = ProcessInstance.objects.using(alias).filter(state="active")
+    assert sorted(Variable.objects.using(alias).values_list("value", flat=True)) == [1, 2]
+    assert rows.count() == 2
+
+
+def test_a_message_without_a_key_reaches_no_job(alias, handle, run_jobs):
+    job = handle(lambda: None, name="tests.waits").using(database=alias)
+    job.using(wait_for=("paid", "1")).enqueue()
+    job.enqueue()  # waits for nothing
+    publish_external_message(alias, "paid", "", variables={}, ttl=timedelta(0))
+    run_jobs()
+    assert Job.objects.using(alias).count() + BlockedJob.objects.using(alias).count() == 1

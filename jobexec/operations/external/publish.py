@@ -10,7 +10,7 @@ from jobexec.conf import get_settings
 from jobexec.exceptions import MessageExists, NotAllowed
 from jobexec.models import Message
 
-from ..messages.publish import publish_message
+from ..messages.publish import NO_KEY, publish_message
 from .types import EVERYTHING, Caller
 
 
@@ -27,14 +27,15 @@ def publish_external_message(
 ) -> Message:
     """Publish a message as Zeebe does: its payload is an object, and a known message id is an error.
 
-    A longer ``ttl`` than MESSAGE_MAX_TTL is cut. Raises :class:`~jobexec.exceptions.NotAllowed` for a tenant that the
-    caller may not see, :class:`~jobexec.exceptions.MessageExists`, and the errors of ``publish_message``.
+    Without a key it only starts processes. A longer ``ttl`` than MESSAGE_MAX_TTL is cut. Raises
+    :class:`~jobexec.exceptions.NotAllowed` for a tenant that the caller may not see,
+    :class:`~jobexec.exceptions.MessageExists`, and the errors of ``publish_message``.
     """
     if not caller.may_see(tenant_id):
         raise NotAllowed(f"The client {caller.name!r} may not publish messages of the tenant {tenant_id!r}.")
     row = publish_message(
         name,
-        key=key,
+        key=key or NO_KEY,
         payload=dict(variables or {}),
         ttl=min(ttl, get_settings().message_max_ttl),
         message_id=message_id,

@@ -27,6 +27,9 @@ from ..sql.place import place
 from ..sql.server_time import keep_time
 from ..values.messages import check_payload
 
+#: The key of a message of a gateway's client that only starts processes: no job waits for it. In Python an empty key is
+#: a mistake.
+NO_KEY: Any = object()
 #: How often the row of a known message id may change under an insert.
 _ROUNDS = 10
 #: Seconds for which a process relies on its last count of a tenant's messages.
@@ -71,7 +74,7 @@ def publish_message(
     columns = {
         "tenant_id": "" if tenant_id == "" else check_text("tenant_id", tenant_id, TENANT_LENGTH),
         "name": check_name("name", name),
-        "key": check_key("key", key),
+        "key": "" if key is NO_KEY else check_key("key", key),
         "message_id": None if message_id is None else check_text("message_id", message_id, LENGTH),
     }
     check_payload(payload)

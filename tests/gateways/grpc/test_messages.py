@@ -62,7 +62,6 @@ def test_a_message_whose_connection_is_lost_is_not_published_twice(gateway, monk
     ("given", "words"),
     [
         ({"name": ""}, "name: expected"),
-        ({"correlationKey": ""}, "key: expected"),
         ({"timeToLive": -1}, "timeToLive: expected"),
         ({"variables": "[1]"}, "variables: expected"),
         ({"variables": "{"}, "variables: expected"),

@@ -21,7 +21,7 @@ from .values import KEY, NOT_BLANK, OBJECT, TEXT, milliseconds
 _PUBLICATION = Request(
     "MessagePublicationRequest",
     name=required(NOT_BLANK),
-    correlationKey=required(NOT_BLANK, "The key for which the jobs wait."),
+    correlationKey=optional(TEXT, "", "The key for which jobs wait; without it, the message only starts processes."),
     timeToLive=optional(
         milliseconds(), timedelta(0), "Milliseconds for which the message is kept for jobs that start waiting later."
     ),
