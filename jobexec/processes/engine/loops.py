@@ -79,6 +79,19 @@ def _inner(moves: Moves, body: Token, loop: Loop, index: int, items: list[Any]) 
     return token
 
 
+def one_more(moves: Moves, body: Token, loop: Loop) -> Token:
+    """A further instance of a parallel multi-instance that runs. It has no item."""
+    data = {**body.data, "total": body.data["total"] + 1, "active": body.data["active"] + 1}
+    counters = [token.data.get("counter", 0) for token in moves.rows.children(body)]
+    index = max([data["total"] - 1, *(counter - loop.first + 1 for counter in counters)])
+    if "results" in data:
+        index = len(data["results"])
+        data["results"] = [*data["results"], None]
+    body.data = data
+    moves.rows.touch(body)
+    return _inner(moves, body, loop, index, [])
+
+
 def keep_result(moves: Moves, token: Token, loop: Loop) -> None:
     """One instance is done: its result goes to its place in the list."""
     body = moves.place_around(token)

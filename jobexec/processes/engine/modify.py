@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from ..definition import Kind, Node, Process, Trigger
-from . import compensation, scopes
+from . import compensation, loops, scopes
 from .arrivals import open_activity
 from .cancel import cancel, end_instance
 from .exceptions import BadChange
@@ -14,6 +14,8 @@ from .inputs import Change, Command, Modified
 from .moves import Do, Moves
 from .rows import Instance, InstanceState, Place, State, Token
 
+#: Follows the id of a multi-instance whose body is meant, with all of its instances (Camunda 7).
+BODY = "#multiInstanceBody"
 _JOINS = frozenset({Kind.PARALLEL_GATEWAY, Kind.INCLUSIVE_GATEWAY})
 
 
@@ -37,7 +39,7 @@ def apply(moves: Moves, instance: Instance, commands: Iterable[Command]) -> None
     started = []
     for command in commands:
         process = moves.process(instance)
-        node = process.find(command.element)
+        node = process.find(command.element.removesuffix(BODY))
         if node is None:
             raise BadChange(command.element, "There is no such element in the process.")
         if command.change is Change.CANCEL:
@@ -45,13 +47,33 @@ def apply(moves: Moves, instance: Instance, commands: Iterable[Command]) -> None
             continue
         if reason := refusal(process, node, command.change):
             raise BadChange(node.id, reason)
-        token = moves.new_token(_scope(moves, instance, node, command.activity), node.id)
+        token = _one_more(moves, instance, node, command) or moves.new_token(
+            _scope(moves, instance, node, command.activity), node.id
+        )
         if command.change is Change.BEFORE and node.kind in _JOINS:
             token.flow = _free_flow(moves, token, node)
         moves.set_all(token, command.variables)
         started.append((Do.ENTER if command.change is Change.BEFORE else Do.DEPART, token))
     for what, token in reversed(started):
         moves.push(what, token)
+
+
+def _one_more(moves: Moves, instance: Instance, node: Node, command: Command) -> Token | None:
+    """One more instance of a multi-instance that runs, as in Camunda 7; None if none runs, or its body is meant."""
+    if command.change is not Change.BEFORE or node.loop is None or command.element.endswith(BODY):
+        return None
+    bodies = [
+        token
+        for token in moves.rows.tokens.values()
+        if token.instance == instance.id and token.element == node.id and token.is_body
+        if command.activity in (None, instance.id) or _is_within(moves, token, command.activity)
+    ]
+    if len(bodies) > 1:
+        raise BadChange(node.id, f"It runs {len(bodies)} times, so it is ambiguous which has one instance more.")
+    if bodies and (node.loop.sequential or "batch" in bodies[0].data):
+        how = "runs its instances one after the other" if node.loop.sequential else "runs as a batch"
+        raise BadChange(node.id, f"It {how}; start before {node.id}{BODY} for a whole multi-instance.")
+    return loops.one_more(moves, bodies[0], node.loop) if bodies else None
 
 
 def _cancel_all(moves: Moves, instance: Instance, node: Node, activity: UUID | None) -> None:

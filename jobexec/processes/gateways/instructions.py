@@ -14,8 +14,10 @@ from jobexec.operations.external.types import Caller
 
 from ..engine.exceptions import BadChange
 from ..engine.inputs import Change, Command
+from ..engine.modify import BODY
 from ..models import Execution, ProcessInstance, UserTask
 from ..operations.modify import command
+from ..store import definitions
 from . import found, verbs
 
 
@@ -43,7 +45,7 @@ def _commands_of(using: str, row: ProcessInstance, given: Mapping[str, Any]) -> 
     ended = given["terminateInstructions"]
     standing = _standing(using, row, [each["elementInstanceKey"] for each in ended if each["elementInstanceKey"]])
     commands = [_terminated(standing, each) for each in ended]
-    commands += [_activated(row, each) for each in given["activateInstructions"]]
+    commands += [_activated(using, row, each) for each in given["activateInstructions"]]
     if not commands:
         raise InvalidJob("activateInstructions, terminateInstructions: expected at least one.")
     return commands
@@ -74,7 +76,7 @@ def _standing(using: str, row: ProcessInstance, keys: Sequence[int]) -> dict[int
     return {key: tokens[id] for key, id in owners.items() if key is not None and id in tokens}
 
 
-def _activated(row: ProcessInstance, given: Mapping[str, Any]) -> Command:
+def _activated(using: str, row: ProcessInstance, given: Mapping[str, Any]) -> Command:
     if given["ancestorElementInstanceKey"] not in (0, -1, row.key):
         raise InvalidJob("ancestorElementInstanceKey: expected none, or the key of the instance.")
     variables: dict[str, Any] = {}
@@ -82,4 +84,6 @@ def _activated(row: ProcessInstance, given: Mapping[str, Any]) -> Command:
         if each["scopeId"] not in ("", row.definition_key):
             raise InvalidJob("scopeId: expected none: variables are those of the instance.")
         variables |= each["variables"]
-    return command(Change.BEFORE, given["elementId"], variables)
+    node = definitions.process(using, row.definition_id).find(given["elementId"])
+    body = BODY if node is not None and node.loop is not None else ""  # as in Zeebe, a whole multi-instance
+    return command(Change.BEFORE, f"{given['elementId']}{body}", variables)

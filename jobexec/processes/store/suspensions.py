@@ -10,6 +10,7 @@ from django.db import connections
 from django.db.models import Q, QuerySet
 
 from jobexec import clock
+from jobexec.identifiers import as_id
 from jobexec.models import Suspension, SuspensionScope
 from jobexec.models.suspension import joined, parts_of
 from jobexec.operations.rows.suspension_cover import IN_FORCE, in_force
@@ -87,7 +88,8 @@ def suspended_definitions(using: str, rows: Sequence[ProcessDefinition]) -> set[
 def suspended_rows(using: str) -> Q:
     """The condition on instances that a suspension covers now."""
     found = _scopes(in_force(using).filter(include_jobs=True))
-    of_one = Q(pk__in=list(found[SuspensionScope.PROCESS_INSTANCE]))
+    # Others are names that ordinary jobs have for their process instances.
+    of_one = Q(pk__in=[id for value in found[SuspensionScope.PROCESS_INSTANCE] if (id := as_id(value)) is not None])
     return of_one | _condition(found, "definition_id", "definition_key")
 
 

@@ -32,6 +32,49 @@ one beside the other
     modify before:a before:a => a a a
     modify cancel:a => cancelled
 
+one instance more of a multi-instance that runs
+    start -> a -> b -> end
+    a = user loop=2
+    ---
+    start => a(a#0 a#1)
+    modify before:a => a(a#0 a#1 a#2)
+    see a#2 nrOfInstances => 3
+    see a#2 loopCounter => 2
+    complete a#0 => a(a#1 a#2)
+    modify cancel:a/a#1 before:a => a(a#2 a#3)
+    complete a#3 => a(a#2)
+    complete a#2 => b
+
+one instance more has a result, too
+    start -> a -> b -> end
+    a = user over=names item=name first=1 results=all result=y own=y
+    ---
+    start names=[1,2] => a(a#1 a#2)
+    modify before:a => a(a#1 a#2 a#3)
+    see a#3 name => unknown
+    complete a#3 y=7 => a(a#1 a#2)
+    complete a#1 y=5 => a(a#2)
+    complete a#2 y=6 => b
+    var all => [5, 6, 7]
+
+the body of a multi-instance, and one that does not run
+    start -> a -> b -> end
+    a = user loop=2
+    ---
+    start => a(a#0 a#1)
+    modify before:a#multiInstanceBody => a(a#0 a#1) a(a#0 a#1)
+    modify before:a => BadChange a
+    modify cancel:a before:b => b
+    modify before:a => a(a#0 a#1) b
+    modify before:b#multiInstanceBody => a(a#0 a#1) b b
+
+one after the other there is no instance more
+    start -> a -> b -> end
+    a = user loop=2 seq
+    ---
+    start => a(a#0)
+    modify before:a => BadChange a
+
 an asynchronous activity begins by its job
     start -> a -> b -> end
     b = service charge -> amount async
@@ -168,7 +211,7 @@ one of several is enough
     a = user loop=3
     ---
     start => a(a#0 a#1 a#2)
-    modify before:a => a(a#0 a#1 a#2) a(a#0 a#1 a#2)
+    modify before:a#multiInstanceBody => a(a#0 a#1 a#2) a(a#0 a#1 a#2)
     modify cancel:a => cancelled
 
 one instance in a multi-instance less

@@ -11,6 +11,7 @@ from django.db import OperationalError
 from jobexec import publish_message
 from jobexec.exceptions import InvalidJob
 from jobexec.models import AuditLog, DeadLetterJob, Job, OperatorType, SuspendedJob, Suspension, TimerJob
+from jobexec.operations import suspend as suspend_jobs
 from jobexec.operations.audit import acting
 from jobexec.operations.manage import suspension_sweep
 from jobexec.operations.values.operator import Operator
@@ -24,6 +25,7 @@ from jobexec.processes.operations.start import start
 from jobexec.processes.operations.suspend import activate, suspend
 from jobexec.processes.operations.user_tasks import claim, complete, throw_error
 from jobexec.processes.store import lock
+from jobexec.processes.store.suspensions import suspended_rows
 from jobexec.testing import ManualExecutor, controlled_clock
 from tests.processes.support.bpmn import around, definitions
 from tests.support.threads import finish, held, wait_until_waiting
@@ -376,3 +378,11 @@ def test_several_errors_of_one_page_are_all_told(alias, order, monkeypatch):
     with pytest.raises(OperationalError):
         many.cancel_page(SimpleNamespace(using=alias), ids, "")
     assert len(calls) == 1
+
+
+def test_a_suspended_name_of_ordinary_jobs_is_no_instance(alias, order):
+    suspend_jobs(process_instance_id="order-17", using=alias)
+    suspend(order, using=alias)
+    rows = ProcessInstance.objects.using(alias)
+    assert list(rows.filter(suspended_rows(alias))) == [order]
+    assert not rows.exclude(suspended_rows(alias)).exists()
