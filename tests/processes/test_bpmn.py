@@ -43,6 +43,7 @@ from jobexec.processes.operations.instances import cancel, set_retries, set_vari
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.user_tasks import complete
 from jobexec.testing import ManualExecutor, controlled_clock
+from tests.processes.support.bpmn import process
 from tests.processes.support.rows import assert_nothing_is_left, elements, final, state
 
 pytest.importorskip("lxml")
@@ -712,6 +713,31 @@ def test_a_signal_reaches_all(alias, run_jobs):
     run_jobs()
     assert [final(alias, each) for each in instances] == [{"colour": "red"}] * 3
     assert_nothing_is_left(alias)
+
+
+@function("tests.bpmn.opening")
+def opening(hours):
+    return f"PT{hours}H"
+
+
+@function("tests.bpmn.in_an_hour")
+def in_an_hour(moment):
+    return moment + timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "kind", "when"),
+    [
+        ("camunda", "timeDate", "${tests.bpmn.in_an_hour(now())}"),
+        ("camunda", "timeDuration", "${tests.bpmn.opening(1)}"),
+        ("zeebe", "timeDate", '=now() + duration("PT1H")'),
+    ],
+)
+def test_a_start_timer_may_call_functions(alias, dialect, kind, when):
+    body = f'<startEvent id="s"><timerEventDefinition><{kind}>{when}</{kind}></timerEventDefinition></startEvent>'
+    with controlled_clock() as time:
+        deploy(("p.bpmn", process(body, dialect)), using=alias)
+        assert TimerJob.objects.using(alias).get().due_date == time.now + timedelta(hours=1)
 
 
 def test_a_timer_starts_an_instance_again_and_again(alias, run_jobs):

@@ -21,6 +21,7 @@ from jobexec.operations.history.keys import next_keys
 from jobexec.operations.sql.server_time import keep_time
 
 from ..definition import InvalidProcess, Problem, Process, to_json
+from ..handlers import registry
 from ..models import ProcessDefinition, ProcessDeployment, ProcessResource
 from ..store.starts import arm_starts
 from .job_definitions import record
@@ -202,7 +203,7 @@ def _write(
         made += [_version(using, process, deployment, resource.pk) for process in processes]
     for row, process in zip(made, [each for *_, found in models for each in found], strict=True):
         record(using, process)
-        arm_starts(using, row, process)
+        arm_starts(using, row, process, registry.functions())
     return made
 
 

@@ -56,9 +56,19 @@ def _read_model(root: Element, reading: Reading) -> Model:
         each.discard()
     for each in root.children("documentation", "relationship"):
         each.discard()
-    processes = tuple(read_process(each, reading) for each in root.children("process"))
+    processes = tuple(_read_process(each, reading) for each in root.children("process"))
     shapes, edges = read_diagrams(root, reading)
     return Model(processes, tuple(_participants(root)), shapes, edges)
+
+
+def _read_process(element: Element, reading: Reading) -> Process:
+    """One that is only drawn, as the pool of a partner is, may contain anything."""
+    before = len(reading.problems)
+    process = read_process(element, reading)
+    if not process.executable:
+        del reading.problems[before:]
+        element.discard()
+    return process
 
 
 def _read_referred(element: Element) -> None:

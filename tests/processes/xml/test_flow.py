@@ -80,7 +80,9 @@ POOLS = """
  <messageFlow id="mf" sourceRef="pool2" targetRef="pool1"/><textAnnotation id="ta"><text>x</text></textAnnotation>
 </collaboration>
 <process id="p" isExecutable="true"><startEvent id="s"/></process>
-<process id="q" isExecutable="false"><task id="lonely"/></process>
+<process id="q" isExecutable="false"><task id="lonely"/><complexGateway id="partner"/>
+ <adHocSubProcess id="free"><task id="inside"/></adHocSubProcess><serviceTask id="x" camunda:type="magic" y="z"/>
+</process>
 """
 
 
