@@ -290,10 +290,11 @@ class _FeelParser(Parser):
             if names:
                 raise self.error(f"{name}(): a registered function takes its arguments by position", position)
         elif len(set(names)) != len(names) or not any(function.matches(count, names) for function in known):
-            forms = " or ".join(
+            forms = dict.fromkeys(
                 f"{name}({', '.join(parameter.name for parameter in function.parameters)})" for function in known
             )
-            raise self.error(f"{name}() cannot be called with these arguments; expected {forms}", position)
+            told = f"{name}() cannot be called with these arguments; expected {' or '.join(forms)}"
+            raise self.error(told, position)
 
     def _group(self, position: int) -> Node:
         inner = self._inner()

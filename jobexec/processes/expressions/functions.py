@@ -34,18 +34,20 @@ class Parameter:
 class Function:
     """``call`` gets the evaluation first if ``evaluation`` is set: to read the clock, or to pay for its work.
 
-    With ``variadic``, one list or any number of arguments are given as one list.
+    With ``variadic``, one list or any number of arguments are given as one list; with ``repeats``, the last parameter
+    takes any number of them.
     """
 
     name: str
     call: Callable[..., Value]
     parameters: tuple[Parameter, ...]
     variadic: bool = False
+    repeats: bool = False
     evaluation: bool = False
 
     def accepts(self, count: int) -> bool:
         required = sum(not parameter.optional for parameter in self.parameters)
-        return self.variadic or required <= count <= len(self.parameters)
+        return self.variadic or (required <= count and (self.repeats or count <= len(self.parameters)))
 
     def arguments(self, values: Sequence[Value], names: Sequence[str] = ()) -> list[Value] | None:
         """The arguments in the order of the parameters; None if one of them has the wrong kind."""
@@ -55,7 +57,7 @@ class Function:
             given = dict(zip(names, values, strict=True))
             values = [given.get(parameter.name) for parameter in self.parameters]
         values = list(values)
-        while values and values[-1] is None and self.parameters[len(values) - 1].optional:
+        while values and values[-1] is None and self.parameters[min(len(values), len(self.parameters)) - 1].optional:
             values.pop()  # null for an optional argument is none
         if not all(parameter.fits(value) for parameter, value in zip(self.parameters, values, strict=False)):
             return None
@@ -88,7 +90,9 @@ class Functions:
         for name in other.names():
             self._by_name[name] = (*self.named(name), *other.named(name))
 
-    def register(self, name: str, parameters: str = "", *, variadic: bool = False) -> Callable[[F], F]:
+    def register(
+        self, name: str, parameters: str = "", *, variadic: bool = False, repeats: bool = False
+    ) -> Callable[[F], F]:
         """Add a function under a name of the language.
 
         ``parameters`` are ``"string: string, start position: number, length?: number"``, several kinds divided by
@@ -97,7 +101,7 @@ class Functions:
 
         def add(function: F) -> F:
             wants = next(iter(inspect.signature(function).parameters), None) == "evaluation"
-            entry = Function(name, function, _parameters(parameters), variadic, wants)
+            entry = Function(name, function, _parameters(parameters), variadic, repeats, wants)
             self._by_name[name] = (*self.named(name), entry)
             return function
 

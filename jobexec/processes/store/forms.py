@@ -59,7 +59,7 @@ def names(element: str, field: str, value: Any) -> list[str]:
 
 def _text(element: str, field: str, value: Any) -> str:
     text = "" if value is None else str(value)
-    if len(text) > _LONGEST:
+    if len(text) > _LONGEST or isinstance(value, bool | list | tuple | dict):
         raise StepError(element, f"Its {field} is a string of at most {_LONGEST} characters, not {shown(value)}.")
     return text
 
@@ -81,7 +81,7 @@ def _priority(element: str, value: Any) -> int:
         return _USUAL_PRIORITY
     try:
         number = int(value)
-        if abs(number) <= _HIGHEST_PRIORITY:
+        if abs(number) <= _HIGHEST_PRIORITY and (isinstance(value, str) or number == value):
             return number
     except (TypeError, ValueError, OverflowError):
         pass

@@ -330,6 +330,12 @@ string join(["a", "b"], ", ", "[", "]") | "[a, b]"
 string join(["a", "b"], null, "<") | "<ab"
 string join(["a", 1]) | null
 is blank(" ") | true
+is(1, 1.0) | true
+is(1, "1") | false
+is(null, null) | true
+is(@"10:00:00Z", @"10:00:00") | false
+is(@"2026-01-01T10:00:00Z", @"2026-01-01T12:00:00+02:00") | false
+is(@"2026-01-01", @"2026-01-01") | true
 to json({a: 1.5, b: [null, true, "x\"é"]}) | "{\"a\":1.5,\"b\":[null,true,\"x\\\"é\"]}"
 to json(@"2026-01-02") | "\"2026-01-02\""
 from json("{\"a\": [1, 2.5, null]}") | {a: [1, 2.5, null]}
@@ -473,6 +479,9 @@ union([1, 2], [2, 3]) | [1, 2, 3]
 distinct values([1, 2, 1, "1", null, null]) | [1, 2, "1", null]
 duplicate values([1, 2, 1, 3, 3]) | [1, 3]
 flatten([[1, [2]], [[[3]]], 4]) | [1, 2, 3, 4]
+append([1], 2, 3) | [1, 2, 3]
+append([1], [2], null) | [1, [2], null]
+append(list: [1], item: 2) | [1, 2]
 partition([1, 2, 3, 4, 5], 2) | [[1, 2], [3, 4], [5]]
 partition([], 2) | []
 partition([1], 0) | null
@@ -843,6 +852,8 @@ def test_functions_of_the_project():
         ("some x in y return 1", 12, "expected 'satisfies'"),
         ("a instance of thing", 2, "'thing' is not a type"),
         ('@"2026-02-30"', 0, "is neither a date"),
+        ("abs(1, 2)", 0, "abs() cannot be called with these arguments; expected abs(n)"),
+        ("append([1])", 0, "expected append(list, item)"),
         ("substring(1)", 0, "substring(string, start position, length)"),
         ("substring(text: 1)", 0, "cannot be called with these arguments"),
         ("substring(string: 1, 2)", 0, "a name for all arguments or for none"),

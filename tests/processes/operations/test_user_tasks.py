@@ -203,3 +203,21 @@ def test_a_change_is_recorded(alias, listeners):
         release(found, using=alias)
     rows = AuditLog.objects.using(alias).filter(object_type="usertask").order_by("pk")
     assert [row.new_value for row in rows] == [{"assignee": "anna"}, {"assignee": ""}]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "variables", "told"),
+    [
+        ('camunda:assignee="${who}"', {"who": ["anna"]}, r"Its assignee is a string of at most 255 .*, not \['anna'\]"),
+        ('camunda:assignee="${who}"', {"who": True}, "Its assignee is a string"),
+        ('camunda:priority="${who}"', {"who": 1.9}, "Its priority is a whole number, not 1.9"),
+    ],
+)
+def test_a_form_is_not_made_of_what_does_not_fit(alias, attributes, variables, told):
+    with pytest.raises(StepError, match=told):
+        task(alias, attributes, **variables)
+    assert not UserTask.objects.using(alias).exists()
+
+
+def test_a_whole_number_with_a_point_is_a_priority(alias):
+    assert task(alias, 'camunda:priority="${who}"', who=7.0).priority == 7

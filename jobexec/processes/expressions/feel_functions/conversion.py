@@ -13,7 +13,7 @@ from ..errors import EvaluationError, LimitExceeded
 from ..feel_text import as_json, to_text
 from ..functions import Functions
 from ..numbers import plain, to_decimal
-from ..values import Months, Number, Value
+from ..values import Months, Number, Value, kind
 
 FUNCTIONS = Functions()
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?")
@@ -56,6 +56,18 @@ def from_json(text: str) -> Value:
         return None
     except RecursionError:
         raise LimitExceeded("the JSON is nested too deeply") from None
+
+
+@FUNCTIONS.register("is", "value1: any, value2: any")
+def is_(one: Value, other: Value) -> bool:
+    """Whether they are the same, also in their kind, and times also in their offset."""
+    return kind(one) == kind(other) and _exactly(one) == _exactly(other)
+
+
+def _exactly(value: Value) -> Value:
+    if isinstance(value, datetime | time):
+        return value.isoformat()
+    return value
 
 
 @FUNCTIONS.register("string", "from: any")

@@ -130,9 +130,9 @@ def sublist(items: list[Value], start: Number, length: Number | None = None) -> 
     return items[first:] if length is None else items[first : first + int(length)]
 
 
-@register("append", "list: list, item: any")
-def append(items: list[Value], item: Value) -> list[Value]:
-    return [*items, item]
+@register("append", "list: list, item: any", repeats=True)
+def append(items: list[Value], *more: Value) -> list[Value]:
+    return [*items, *more]
 
 
 @register("concatenate", "lists: list", variadic=True)
