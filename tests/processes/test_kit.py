@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from jobexec.exceptions import HandlerNotFound
-from jobexec.models import JOB_TABLES, JobDefinition
+from jobexec.models import JOB_TABLES, Incident, JobDefinition, JobLog
 from jobexec.processes import models, testing
 from jobexec.processes.definition import InvalidProcess
 from jobexec.processes.handlers.registry import find_service, service_task
@@ -52,7 +52,7 @@ def real(context):
 
 
 def assert_nothing_is_left(alias):
-    for model in (*JOB_TABLES, *vars(models).values(), JobDefinition):
+    for model in (*JOB_TABLES, *vars(models).values(), JobDefinition, Incident, JobLog):
         if isinstance(model, type) and hasattr(model, "_base_manager"):
             assert not model._base_manager.using(alias).exists(), model
 
@@ -72,6 +72,17 @@ def test_an_instance_from_its_start_to_its_end(alias):
         assert_waits_at(called, "call")
         complete_task(called, "approve")
         assert variables_of(called) == {}
+    assert_nothing_is_left(alias)
+
+
+def test_incidents_go_with_their_instances(alias):
+    def broken(context):
+        raise ValueError("no")
+
+    with process(ORDER, services={"tests.kit.ship": broken}, using=alias), controlled_clock():
+        complete_task(start("order", variables={"amount": 5}, using=alias), approved=True)
+        run_jobs(advance=True, reraise=False, using=alias)
+        assert Incident.objects.using(alias).exists()
     assert_nothing_is_left(alias)
 
 

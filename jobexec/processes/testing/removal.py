@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from django.db import transaction
 from django.db.models import Q
 
-from jobexec.models import JOB_TABLES, JobDefinition
+from jobexec.models import JOB_TABLES, Incident, JobDefinition, JobLog
 from jobexec.operations.sql.delete import delete_rows
 
 from ..models import (
@@ -35,6 +35,8 @@ def remove(using: str, definitions: Sequence[ProcessDefinition]) -> None:
         for table in JOB_TABLES:
             of_theirs = Q(process_instance_id__in=[str(id) for id in members]) | Q(process_definition_id__in=ids)
             delete_rows(table._base_manager.using(using).filter(of_theirs))
+        for told in (Incident, JobLog):
+            delete_rows(told._base_manager.using(using).filter(process_instance_id__in=[str(id) for id in members]))
         delete_rows(TaskCandidate.objects.using(using).filter(task_id__in=tasks))
         delete_rows(ActivityInstance.objects.using(using).filter(instance_id__in=members))
         for model in (Execution, Variable, UserTask, EventSubscription, ProcessInstance):
