@@ -26,7 +26,7 @@ from ..models import (
 
 def remove(using: str, definitions: Sequence[ProcessDefinition]) -> None:
     """Delete the definitions, and the call hierarchies that contain their instances."""
-    ids = [row.pk for row in definitions]
+    ids, keys = [row.pk for row in definitions], [row.key for row in definitions]
     instances = ProcessInstance.objects.using(using)
     with transaction.atomic(using=using):
         roots = list(instances.filter(definition_id__in=ids).values_list("root_id", flat=True).distinct())
@@ -35,14 +35,15 @@ def remove(using: str, definitions: Sequence[ProcessDefinition]) -> None:
         for table in JOB_TABLES:
             of_theirs = Q(process_instance_id__in=[str(id) for id in members]) | Q(process_definition_id__in=ids)
             delete_rows(table._base_manager.using(using).filter(of_theirs))
-        for told in (Incident, JobLog):
-            delete_rows(told._base_manager.using(using).filter(process_instance_id__in=[str(id) for id in members]))
+        of_starts = Q(process_instance_id="", process_definition_key__in=keys)
+        told = Q(process_instance_id__in=[str(id) for id in members]) | of_starts
+        for rows in (Incident.objects, JobLog.objects):
+            delete_rows(rows.using(using).filter(told))
         delete_rows(TaskCandidate.objects.using(using).filter(task_id__in=tasks))
         delete_rows(ActivityInstance.objects.using(using).filter(instance_id__in=members))
         for model in (Execution, Variable, UserTask, EventSubscription, ProcessInstance):
             delete_rows(model._base_manager.using(using).filter(root_id__in=roots))
         delete_rows(EventSubscription.objects.using(using).filter(definition_id__in=ids))
-        keys = [row.key for row in definitions]
         delete_rows(JobDefinition.objects.using(using).filter(process_definition_key__in=keys))
         deployments = [row.deployment_id for row in definitions if row.deployment_id is not None]
         delete_rows(ProcessResource.objects.using(using).filter(deployment_id__in=deployments))
