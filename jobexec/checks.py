@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -24,6 +24,8 @@ from jobexec.broker.connection import BrokerMissing, kombu
 from jobexec.conf import EngineSettings, Settings
 from jobexec.conf.values import decoded_key
 from jobexec.exceptions import InvalidRetryPlan
+from jobexec.handlers.base import JobHandler
+from jobexec.handlers.function import JobFunction
 from jobexec.handlers.middleware import middleware_problems
 from jobexec.handlers.registry import OWN, all_handlers, has_async_handlers
 from jobexec.handlers.schedules import databases
@@ -87,12 +89,30 @@ def _is_like_ours(name: str) -> bool:
 
 
 def check_handlers(**kwargs: Any) -> list[CheckMessage]:
-    """W006: every job's default category is in the setting CATEGORIES."""
+    """W006, W023: every job's default category and resource are in the settings CATEGORIES and RESOURCES."""
     if conf.problems(conf.raw_settings()):
         return []  # reported by check_settings
     known = conf.get_settings().categories
     # jobexec's own jobs get their category when they are created.
-    definitions = [handler.definition() for handler in all_handlers() if not handler.name.startswith(OWN)]
+    handlers = [handler for handler in all_handlers() if not handler.name.startswith(OWN)]
+    definitions = [handler.definition() for handler in handlers]
+    return [*_without_resource(handlers), *_without_category(definitions, known)]
+
+
+def _without_resource(handlers: Iterable[JobHandler]) -> Iterator[CheckMessage]:
+    known = conf.get_settings().resources
+    for handler in handlers:
+        resource = handler.options.get("resource") if isinstance(handler, JobFunction) else None
+        if isinstance(resource, str) and not known.covering(resource):  # a function decides for each call
+            entries = ", ".join(map(repr, known)) or "nothing"
+            yield Warning(
+                f"The job {handler.name!r} uses the resource {resource!r}, which no entry covers.",
+                hint=f"Add it to JOBEXEC['RESOURCES'], which names {entries}.",
+                id="jobexec.W023",
+            )
+
+
+def _without_category(definitions: Iterable[dict[str, Any]], known: Sequence[str]) -> list[CheckMessage]:
     return [
         Warning(
             f"The job {definition['id']!r} is in the category {definition['category']!r}, which does not exist.",

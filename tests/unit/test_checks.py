@@ -276,7 +276,7 @@ def test_every_id_is_documented_and_no_other():
     source = "".join(path.read_text() for path in files)
     page = (Path(__file__).parents[2] / "docs/reference/checks.md").read_text()
     said = set(re.findall(r'"(jobexec\.[EW]\d+)"', source))
-    assert len(said) == 43
+    assert len(said) == 44
     assert set(re.findall(r"^`(jobexec\.[EW]\d+)`$", page, re.MULTILINE)) == said
 
 
@@ -285,6 +285,14 @@ def test_a_job_in_a_category_that_does_not_exist(site):
     message = site()["jobexec.W006"]
     assert "'tests.mail'" in message.msg and "'mail'" in message.msg
     assert "jobexec.W006" not in site(CATEGORIES=["default", "mail"])
+
+
+def test_a_job_with_a_resource_that_no_entry_covers(site):
+    job(name="tests.charge", resource="stripe:eu")(print)
+    job(name="tests.each", resource=lambda *args: "any")(print)
+    message = site()["jobexec.W023"]
+    assert "'tests.charge'" in message.msg and "'stripe:eu'" in message.msg
+    assert "jobexec.W023" not in site(RESOURCES={"stripe:*": {"limit": 2}})
 
 
 @pytest.mark.parametrize("name", ["JOBEXECUTOR", "JOB_EXEC", "JOBEXEC_SETTINGS"])

@@ -102,9 +102,13 @@ def is_gone_from_this_host(node: ExecutorNode) -> bool:
 
 
 def live_namesakes(using: str, node: ExecutorNode) -> int:
-    """Count the other living nodes with this node's name; they share its registrations, not its locks."""
+    """Count the other living nodes with this node's name; they share its registrations, not its locks.
+
+    One whose process was killed on this host, and has now been started again, is none, although its lease goes on.
+    """
     others = ExecutorNode.objects.using(using).filter(name=node.name).exclude(pk=node.pk).exclude(state=NodeState.DEAD)
-    return others.filter(lease_expiration_time__gt=clock.now(using)).count()
+    living = others.filter(lease_expiration_time__gt=clock.now(using))
+    return sum(not is_gone_from_this_host(other) for other in living)
 
 
 @dataclass(frozen=True, slots=True)

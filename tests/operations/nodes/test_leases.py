@@ -53,6 +53,18 @@ def test_two_boots_of_one_name_are_two_nodes(alias, frozen):
     assert live_namesakes(alias, first) == 0
 
 
+@servers
+def test_a_process_that_was_killed_here_has_no_namesake(alias, frozen):
+    """Its supervisor starts another one with the same name at once; the lease of the first goes on."""
+    first, second = make_node(alias), make_node(alias)
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    ExecutorNode.objects.using(alias).filter(pk=first.pk).update(pid=ended.pid)
+    assert (live_namesakes(alias, first), live_namesakes(alias, second)) == (1, 0)
+    ExecutorNode.objects.using(alias).filter(pk=first.pk).update(hostname="elsewhere")
+    assert live_namesakes(alias, second) == 1
+
+
 def test_a_heartbeat_extends_the_lease_and_tells_the_load(alias, frozen):
     node = make_node(alias)
     frozen.tick(10)
