@@ -89,7 +89,9 @@ class TestVerbs:
         for _ in range(2):
             make_job(alias, tenant_id="acme")
         code, text = jobs("suspend", "--scope", "tenant", "acme", "--at", "2026-03-01T11:00", alias=alias)
-        assert (code, text) == (0, "Done: 2 jobs moved.\n")
+        assert code == 0
+        assert text.startswith("Tenant acme suspended from 03/01/2026 11:00")
+        assert text.endswith("; 2 jobs moved to the suspended jobs.\n")
         assert table_of(alias, make_job(alias, tenant_id="acme")) is Job
         told = {"operation": "activate", "scope": "tenant", "value": "acme", "moved": 2}
         assert objects("activate", "--scope", "tenant", "acme", alias=alias) == (0, [told])
@@ -191,10 +193,34 @@ class TestVerbs:
         batch = Batch.objects.using(alias).get()
         assert (batch.type, batch.arguments) == ("move_to_dead_letter", {"reason": "obsolete"})
 
+    def test_a_scope_that_is_mistyped(self, alias, handle):
+        handle(lambda: None, name="tests.charge")
+        for scope, value, said in [
+            ("job-definition", "tests.chrage", "no job definition 'tests.chrage' is known"),
+            ("category", "defualt", "no category 'defualt' is known"),
+            ("tenant", "", "--scope: tenant_id: expected a string that is not empty"),
+            ("tenant", "x" * 65, "--scope: tenant_id: expected a string of at most 64 characters"),
+        ]:
+            code, text = jobs("suspend", "--scope", scope, value, alias=alias)
+            assert code == (2 if scope == "tenant" else 3)
+            assert said in text
+            assert scope == "tenant" or "Did you mean" in text
+        assert not Suspension.objects.using(alias).exists()
+
+    def test_what_is_said_of_a_scope(self, alias, handle):
+        handle(lambda: None, name="tests.charge")
+        make_job(alias, job_definition_id="tests.charge")
+        scope = ("--scope", "job-definition", "tests.charge")
+        assert jobs("activate", *scope, alias=alias) == (0, "Job definition tests.charge was not suspended.\n")
+        told = "Job definition tests.charge suspended; 1 job moved to the suspended jobs.\n"
+        assert jobs("suspend", *scope, alias=alias) == (0, told)
+        told = "Job definition tests.charge activated; 1 job can run again.\n"
+        assert jobs("activate", *scope, alias=alias) == (0, told)
+
     def test_suspend_new_jobs_only(self, alias):
         job = make_row(Job, alias, tenant_id="acme", create_time=NOW - DAY)
         code, text = jobs("suspend", "--scope", "tenant", "acme", "--new-jobs-only", alias=alias)
-        assert (code, text) == (0, "Done: 0 jobs moved.\n")
+        assert (code, text) == (0, "Tenant acme suspended; 0 jobs moved to the suspended jobs.\n")
         assert table_of(alias, job) is Job
         assert Suspension.objects.using(alias).get().include_jobs is False
         code, text = jobs("suspend", job.pk, "--new-jobs-only", alias=alias)

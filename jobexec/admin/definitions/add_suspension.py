@@ -10,14 +10,13 @@ from django.core.exceptions import PermissionDenied
 from django.db import router
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.utils.text import capfirst
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy
 
 from jobexec import operations
 from jobexec.exceptions import JobExecError
 from jobexec.models import RUNNABLE_TABLES, Suspension, SuspensionScope
-from jobexec.operations.manage.verbs import period
+from jobexec.operations.manage.verbs import scope_suspended
 
 from ..common.actions import meant_jobs
 from ..common.base import TableAdmin
@@ -131,14 +130,5 @@ class AddSuspension(TableAdmin):
         except JobExecError as error:
             self.message_user(request, str(error), messages.ERROR)
             return HttpResponseRedirect(self.list_url())
-        said = {"dates": period(data)}
-        text = ngettext(
-            "%(scope)s %(value)s suspended%(dates)s; %(count)d job moved to the suspended jobs.",
-            "%(scope)s %(value)s suspended%(dates)s; %(count)d jobs moved to the suspended jobs.",
-            moved,
-        )
-        label = capfirst(str(dict(SuspensionScope.choices)[data["scope"]]))
-        self.message_user(
-            request, text % {"scope": label, "value": data["value"], "count": moved, **said}, messages.SUCCESS
-        )
+        self.message_user(request, scope_suspended(data["scope"], data["value"], moved, data), messages.SUCCESS)
         return HttpResponseRedirect(self.list_url())

@@ -14,13 +14,23 @@ from typing import Any, TypeAlias
 
 from django.utils.dateparse import parse_datetime
 from django.utils.functional import Promise
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobexec.conf.messages import check_moment
 from jobexec.encryption import newest_key
 from jobexec.exceptions import InvalidJob
-from jobexec.models import JOB_TABLES, WAITING_TABLES, AbstractJob, BlockedJob, DeadLetterJob, SuspendedJob, TimerJob
+from jobexec.models import (
+    JOB_TABLES,
+    WAITING_TABLES,
+    AbstractJob,
+    BlockedJob,
+    DeadLetterJob,
+    SuspendedJob,
+    SuspensionScope,
+    TimerJob,
+)
 
 from ..targets.for_each import OperationResult, Target
 from ..values import humanize
@@ -137,6 +147,35 @@ def period(arguments: Mapping[str, Any]) -> str:
     begin = _(" from %(moment)s") % {"moment": moments["at"]} if "at" in moments else ""
     end = _(" until %(moment)s") % {"moment": moments["until"]} if "until" in moments else ""
     return begin + end
+
+
+def scope_suspended(scope: str, value: str, count: int, arguments: Mapping[str, Any]) -> str:
+    """The success message for a suspended scope, whose suspension has moved so many jobs."""
+    text = ngettext(
+        "%(scope)s %(value)s suspended%(dates)s; %(count)d job moved to the suspended jobs.",
+        "%(scope)s %(value)s suspended%(dates)s; %(count)d jobs moved to the suspended jobs.",
+        count,
+    )
+    return text % {"scope": _label(scope), "value": value, "dates": period(arguments), "count": count}
+
+
+def scope_activated(scope: str, value: str, count: int, arguments: Mapping[str, Any]) -> str:
+    """The same for one that is activated."""
+    text = ngettext(
+        "%(scope)s %(value)s activated%(dates)s; %(count)d job can run again.",
+        "%(scope)s %(value)s activated%(dates)s; %(count)d jobs can run again.",
+        count,
+    )
+    return text % {"scope": _label(scope), "value": value, "dates": period(arguments), "count": count}
+
+
+def scope_not_suspended(scope: str, value: str) -> str:
+    """What there is to say if nothing was to be activated."""
+    return _("%(scope)s %(value)s was not suspended.") % {"scope": _label(scope), "value": value}
+
+
+def _label(scope: str) -> str:
+    return capfirst(str(SuspensionScope(scope).label))
 
 
 #: All verbs, by the names that batches and the audit log use.

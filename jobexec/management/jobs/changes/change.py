@@ -106,12 +106,11 @@ class Change:
         if options["ids"] or options["all_matching"] or options["batch"] or options["dry_run"]:
             raise usage(_("--scope cannot be combined with ids, --all-matching, --batch or --dry-run."))
         assert self.subcommand.scoped is not None
-        moved = self.subcommand.scoped(scope[0], scope[1], screen.using, arguments)
+        moved, told = self.subcommand.scoped(scope[0], scope[1], screen.using, arguments)
         if screen.json:
             screen.tell({"operation": self.name, "scope": scope[0], "value": scope[1], "moved": moved})
         else:
-            text = ngettext("Done: %(count)d job moved.", "Done: %(count)d jobs moved.", moved)
-            screen.say(text % {"count": moved}, screen.style.SUCCESS)
+            screen.say(told, screen.style.SUCCESS)
         return Exit.DONE
 
     def _by_batch(self, count: int, options: Mapping[str, Any]) -> bool:

@@ -7,16 +7,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
 
 from jobexec import operations
-from jobexec.models import HANDLER_TABLES, RUNNABLE_TABLES, BlockedJob, SuspendedJob, SuspensionScope, TimerJob
-from jobexec.operations.manage.verbs import VERBS, Tables, Verb
+from jobexec.conf import get_settings
+from jobexec.handlers.registry import known_names
+from jobexec.models import (
+    HANDLER_TABLES,
+    JOB_TABLES,
+    RUNNABLE_TABLES,
+    BlockedJob,
+    JobDefinition,
+    SuspendedJob,
+    Suspension,
+    SuspensionScope,
+    TimerJob,
+)
+from jobexec.operations.manage.verbs import VERBS, Tables, Verb, scope_activated, scope_not_suspended, scope_suspended
 from jobexec.operations.query.job_query import JobQuery
+from jobexec.operations.rows.suspension_cover import scope_of
 
 from ..arguments import values
 from ..arguments.meant import question
-from ..output.screen import usage
+from ..output.screen import Exit, usage
 
 Options: TypeAlias = Mapping[str, Any]
 
@@ -53,7 +67,7 @@ class Subcommand:
     usual: Tables = ()
     add_options: Callable[[ArgumentParser], None] = _no_options
     arguments: Callable[[Options], dict[str, Any]] = _no_arguments
-    scoped: Callable[[str, str, str, dict[str, Any]], int] | None = field(default=None)
+    scoped: Callable[[str, str, str, dict[str, Any]], tuple[int, str]] | None = field(default=None)
     among: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -123,18 +137,46 @@ def _column_of(scope: str) -> str:
     return SCOPES[scope]
 
 
-def _suspend_scope(scope: str, value: str, using: str, arguments: dict[str, Any]) -> int:
-    arguments = {_column_of(scope): value, **arguments}
-    moved = operations.suspend(using=using, **arguments)
+def _suspend_scope(scope: str, value: str, using: str, arguments: dict[str, Any]) -> tuple[int, str]:
+    column = _column_of(scope)
+    named, _whole = _scope(column, value, arguments)
+    _check_known(column, value, using)
+    moved = operations.suspend(using=using, **{**arguments, column: value})
     assert isinstance(moved, int)
-    return moved
+    return moved, scope_suspended(named, value, moved, arguments)
 
 
-def _activate_scope(scope: str, value: str, using: str, arguments: dict[str, Any]) -> int:
-    arguments = {_column_of(scope): value, **arguments}
-    moved = operations.activate(using=using, **arguments)
+def _activate_scope(scope: str, value: str, using: str, arguments: dict[str, Any]) -> tuple[int, str]:
+    column = _column_of(scope)
+    named, whole = _scope(column, value, arguments)
+    was = Suspension.objects.using(using).filter(scope=named, value=whole, live=True).exists()
+    moved = operations.activate(using=using, **{**arguments, column: value})
     assert isinstance(moved, int)
-    return moved
+    told = scope_activated(named, value, moved, arguments) if was else scope_not_suspended(named, value)
+    return moved, told
+
+
+def _scope(column: str, value: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
+    """The scope of a suspension, and its value."""
+    try:
+        return scope_of(**{"tenant_id": arguments.get("tenant_id"), column: value})
+    except ValueError as error:
+        raise usage(f"--scope: {error}") from error
+
+
+def _check_known(column: str, value: str, using: str) -> None:
+    """Refuse a category, or a job definition, of which nobody has heard: who mistypes one believes it to be stopped."""
+    if column not in (SuspensionScope.CATEGORY.value, SuspensionScope.JOB_DEFINITION.value):
+        return
+    name = "pk" if column == SuspensionScope.JOB_DEFINITION.value else column
+    known = set(JobDefinition.objects.using(using).values_list(name, flat=True))
+    known |= set(get_settings().categories if name == column else known_names())
+    if value not in known and not any(
+        table._base_manager.using(using).filter(**{column: value}).exists() for table in JOB_TABLES
+    ):
+        label = SuspensionScope(column).label
+        told = _("--scope: no %(label)s %(value)r is known, and nothing has been suspended.")
+        raise CommandError(told % {"label": label, "value": value} + question(value, known), returncode=Exit.LEFT_ALONE)
 
 
 def _reschedule_options(parser: ArgumentParser) -> None:
