@@ -13,6 +13,8 @@ from uuid import UUID
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.functional import Promise
 
+from jobexec.handlers.function import JobFunction
+from jobexec.handlers.registry import find_handler, known_names
 from jobexec.models import SHARED_COLUMNS
 from jobexec.redaction import by_name, call, shown_arguments
 from jobexec.sensitive import HIDDEN, hide, is_sensitive
@@ -87,7 +89,10 @@ class Expectation:
         delay: timedelta | float | None,
         columns: dict[str, Any],
     ) -> Expectation:
-        """Raises TypeError for an unknown column, and for values that no job can have."""
+        """Raises TypeError for an unknown column, and for values that no job of this handler can have.
+
+        With a misspelt name, that no such job was enqueued would be true for ever.
+        """
         unknown = sorted(columns.keys() - _COLUMNS)
         if unknown:
             raise TypeError(f"{unknown[0]!r} is not a column of a job; arguments are given as args=... or kwargs=...")
@@ -96,6 +101,7 @@ class Expectation:
         if isinstance(delay, int | float):
             delay = timedelta(seconds=delay)
         name = handler_name(target)
+        _check_handler(name, args or (), kwargs or {})
         arguments = by_name(name, as_stored(list(args or ())), as_stored(dict(kwargs or {})))
         return cls(name, arguments, columns, at, delay)
 
@@ -130,6 +136,21 @@ class Expectation:
         parts += [f"due {self.at.isoformat()}"] if self.at else []
         parts += [f"{self.delay} after its creation"] if self.delay is not None else []
         return f"{self.handler}({', '.join(parts)})"
+
+
+def _check_handler(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Names that no handler has may be types of external jobs, but for those in a module that has handlers."""
+    handler = find_handler(name)
+    if isinstance(handler, JobFunction):
+        try:
+            handler.arguments.signature.bind_partial(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
+    elif handler is None:
+        module = name.rpartition(".")[0]
+        beside = [other for other in known_names() if module and other.rpartition(".")[0] == module]
+        if beside:
+            raise TypeError(f"No handler {name!r} is registered; {module} has {', '.join(sorted(beside))}.")
 
 
 def shown(job: EnqueuedJob) -> str:

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from jobexec.models import ExecutorNode, Job
+from jobexec.operations import drain_nodes
 from tests.support.factories import tables_of
 from tests.support.machines import health, processes
 from tests.support.machines.processes import alive
@@ -63,6 +64,17 @@ def test_a_child_that_was_killed_is_restarted(alias, pair, enqueue, trace):
     assert nodes(alias)["pair-2"] == before["pair-2"]
     supervisor.send(signal.SIGTERM)
     assert supervisor.ended() == 0, supervisor.text
+
+
+def test_a_child_that_an_operator_has_drained_is_not_restarted(alias, pair):
+    supervisor = pair()
+    drain_nodes(["pair-2"], using=alias)
+    supervisor.said("Stopped by an operator. Draining.")
+    until(lambda: set(nodes(alias)) == {"pair-1"})
+    drain_nodes(["pair-1"], using=alias)
+    assert supervisor.ended() == 0, supervisor.text
+    assert "restarting" not in supervisor.text
+    assert nodes(alias) == {}
 
 
 @pytest.mark.nightly

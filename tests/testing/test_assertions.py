@@ -40,6 +40,21 @@ class TestFound:
         assert_enqueued(mail, args=[7, "somebody"], using=alias)
         refute_enqueued(mail, args=[7, "nobody"], using=alias)
 
+    @pytest.mark.parametrize(
+        ("target", "given", "said"),
+        [
+            ("shop.mial", {}, "No handler 'shop.mial' is registered; shop has shop.mail"),
+            ("shop.mail", {"kwargs": {"oder": 7}}, "shop.mail: got an unexpected keyword argument 'oder'"),
+            ("shop.mail", {"args": range(9)}, "shop.mail: too many positional arguments"),
+            ("shop.mail", {"args": [7], "kwargs": {"order": 7}}, "shop.mail: multiple values for argument 'order'"),
+        ],
+    )
+    def test_what_no_job_can_have(self, alias, mail, target, given, said):
+        for check in (assert_enqueued, refute_enqueued):
+            with pytest.raises(TypeError, match=said):
+                check(target, **given, using=alias)
+        refute_enqueued("payment", using=alias)  # may be the type of an external job
+
     def test_by_values_as_they_are_given_and_not_as_they_are_stored(self, alias, mail):
         when = datetime(2026, 3, 1, tzinfo=UTC)
         mail.enqueue(ORDER, options={"when": when, "rows": (1, 2)})

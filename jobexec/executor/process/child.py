@@ -13,7 +13,7 @@ from jobexec import clock
 
 from .control_pipe import DRAIN, RECYCLE, Downward
 from .report import Report
-from .shutdown import EXIT_DRAINED, EXIT_RECYCLED, EXIT_UNFINISHED
+from .shutdown import EXIT_DRAINED, EXIT_RECYCLED, EXIT_STOPPED, EXIT_UNFINISHED
 
 logger = logging.getLogger("jobexec.supervisor")
 
@@ -97,6 +97,9 @@ class Child:
             self._failures, self.recycling = 0, False
             self.restarts += 1
             self._start()
+        elif code == EXIT_STOPPED:
+            self.exit_code = EXIT_DRAINED
+            logger.info("%s %d (%s) was drained by an operator and is not restarted", self._kind, pid, self.name)
         elif code in _HOPELESS and lasted < _STABLE and not self.proven:
             self.exit_code = code
             logger.error(
@@ -218,7 +221,7 @@ class Child:
 def _last_code(code: int) -> int:
     """The supervisor's exit code for a child that was asked to end."""
     # SIGTERM kills a child only while it is still starting, and then there was nothing to drain.
-    if code in (EXIT_RECYCLED, -signal.SIGTERM):
+    if code in (EXIT_RECYCLED, EXIT_STOPPED, -signal.SIGTERM):
         return EXIT_DRAINED
     # Killed by another signal: as in shells, and not a negative number, which any other exit code would outrank.
     return 128 - code if code < 0 else code

@@ -21,6 +21,8 @@ logger = logging.getLogger("jobexec.executor")
 
 # A process that asks to be restarted does not exit with 0: Restart=on-failure of systemd and Docker then do it, too.
 EXIT_DRAINED, EXIT_LEFT, EXIT_UNFINISHED, EXIT_RECYCLED = 0, 3, 4, 5
+#: Of a supervised process that an operator has drained: it is not restarted.
+EXIT_STOPPED = 6
 _TURN = 0.2
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -93,9 +95,10 @@ def serve(
     """Run a started executor until a signal, an operator, ``done``, one of ``reasons`` or the supervisor ends it.
 
     Returns the exit code. 0: all running jobs have ended and are settled. 4: the grace period ended before some job
-    did. 5: a new process is to replace this one, for one of ``reasons``, and no signal came meanwhile. (3, by a second
-    signal, ends the process on the spot.) With a supervisor, a reason is a wish, and the process goes on until the
-    supervisor grants it: not all processes may drain at the same time. ``say`` reports the progress of a drain.
+    did. 5: a new process is to replace this one, for one of ``reasons``, and no signal came meanwhile. 6: an operator
+    has drained it, which its supervisor must not undo. (3, by a second signal, ends the process on the spot.) With a
+    supervisor, a reason is a wish, and the process goes on until the supervisor grants it: not all processes may drain
+    at the same time. ``say`` reports the progress of a drain.
     """
     health = health or Health(executor)
     why = _until_end(shutdown, lambda: executor.to_drain or (done is not None and done()), health, reasons)
@@ -113,6 +116,8 @@ def serve(
     code = EXIT_DRAINED if drained else EXIT_UNFINISHED
     if why and not shutdown.signalled:
         code = EXIT_RECYCLED  # even if unfinished: stuck threads are a reason to restart, and never end
+    elif executor.to_drain and control_pipe.supervisor() is not None and not shutdown.signalled:
+        code = EXIT_STOPPED
     shutdown.finish(code)
     return code
 
