@@ -74,6 +74,8 @@ class TestBatchesOfJobs:
         assert batch.state == "running"
         text = "The failed jobs of 1 batch are retried.\n"
         assert jobs("batches", "retry", batch.id, alias=alias) == (0, text)
+        code, text = jobs("batches", "retry", batch.id, alias=alias)
+        assert (code, "it has no failed jobs" in text) == (3, True)
         assert batch.progress().open == 1
         assert jobs("batches", "cancel", batch.id, "--yes", alias=alias) == (0, "1 batch cancelled.\n")
         code, text = jobs("batches", "seal", batch.id, alias=alias)

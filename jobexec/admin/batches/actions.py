@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from jobexec import operations
 from jobexec.operations import batches
+from jobexec.operations.batches.of_jobs import NO_FAILED_JOBS
 
 from ..common.actions import DeletingAction, RowAction
 from ..common.forms import ConfirmForm
@@ -74,8 +75,8 @@ class RetryBatch(BatchAction):
         "count",
     )
 
-    def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> None:
-        operations.retry_batch(key, using=using)
+    def operate(self, key: UUID, using: str, data: Mapping[str, Any]) -> str | None:
+        return None if operations.retry_batch(key, using=using) else NO_FAILED_JOBS
 
 
 class CancelBatch(BatchAction):

@@ -276,6 +276,8 @@ class TableAdmin(ModelAdmin):
             self.message_user(request, _("Nothing was changed: no row matches any more."), messages.ERROR)
             return None
         try:
+            for key in request.POST.getlist(ACTION_CHECKBOX_NAME):
+                self.opts.pk.to_python(key)
             return super().response_action(request, queryset, **location)
         except ValidationError as error:  # keys that the page did not offer
             self.message_user(request, " ".join(error.messages), messages.ERROR)

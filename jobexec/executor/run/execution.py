@@ -414,6 +414,9 @@ def _log(outcome: Outcome, run: Run) -> None:
     elif isinstance(failure.error, JobExpired):
         group, text = f"expired {work.handler_type}", "%s %s was cancelled: %s"
         failure_log.log(logger, logging.WARNING, group, text, named, work.id, one_line(failure.message), extra=extra)
+    elif failure.kind == "unknown":  # no failure: another node may know the handler
+        group, text = f"unknown {work.handler_type}", "%s %s was put back: %s"
+        failure_log.log(logger, logging.WARNING, group, text, named, work.id, one_line(failure.message), extra=extra)
     elif failure.kind == "cancelled":
         logger.info("%s %s was cancelled after %.3f s", named, work.id, run.duration, extra=extra)
     else:

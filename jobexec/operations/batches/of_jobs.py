@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connections, transaction
+from django.utils.translation import gettext_noop
 
 from jobexec import clock
 from jobexec.conf import get_settings
@@ -27,6 +28,9 @@ from ..targets.for_each import OperationResult, database_of
 from ..values.batch_figures import Figures
 from .found import find_batch
 from .jobs import MONITOR, enqueue_own
+
+#: Why :func:`retry_batch` has changed nothing.
+NO_FAILED_JOBS = gettext_noop("it has no failed jobs")
 
 
 def begin_batch(

@@ -79,6 +79,8 @@ def test_seal_retry_and_cancel(admin, batch):
     response = admin.act(Batch, "retry", [batch.row])
     assert admin.told(response) == [("success", "The failed jobs of 1 batch are retried.")]
     assert batch.progress().failed == 0
+    response = admin.act(Batch, "retry", [batch.row])
+    assert admin.told(response)[-1][1] == f"1 batch skipped: it has no failed jobs ({batch.id})."
     admin.act(Batch, "cancel", [batch.row])
     assert batch.state == "cancelled" and batch.progress() == (3, 1, 0, 2, 0)
     verbs = [(entry.verb, entry.object_type, entry.object_id) for entry in audit_log()]

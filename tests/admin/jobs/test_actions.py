@@ -21,6 +21,7 @@ from jobexec.models import (
     HistoryJob,
     Job,
     JobDefinition,
+    JobKey,
     JobLog,
     JobProgress,
     LogState,
@@ -163,6 +164,11 @@ def test_rows_that_are_gone_meanwhile_are_named(admin):
 def test_keys_that_are_none_are_refused(admin):
     response = admin.act(DeadLetterJob, "requeue", [Deployment(pk="shop:1")], retries="3")
     assert admin.told(response) == [("error", "“shop:1” is not a valid UUID.")]
+
+
+def test_keys_that_are_no_numbers_are_refused(admin):
+    response = admin.act(JobKey, "delete_selected", [Deployment(pk="shop:1")])
+    assert admin.told(response) == [("error", "“shop:1” value must be an integer.")]
 
 
 class TestAllRowsWithoutABatch:

@@ -122,7 +122,7 @@ def test_a_database_that_is_away_at_the_start_costs_nothing(alias, handle, monke
     assert not ExclusiveLock.objects.using(alias).exists()
 
 
-def test_an_unknown_handler_is_left_to_others_and_then_a_dead_letter_that_names_it(alias, configure):
+def test_an_unknown_handler_is_left_to_others_and_then_a_dead_letter_that_names_it(alias, configure, caplog):
     configure(UNKNOWN_HANDLER_TIMEOUT=3600, UNKNOWN_HANDLER_DELAY=60)
     start = datetime(2026, 3, 1, 12, tzinfo=UTC)
     with FrozenClock(start) as clock:
@@ -131,6 +131,8 @@ def test_an_unknown_handler_is_left_to_others_and_then_a_dead_letter_that_names_
         row = TimerJob.objects.using(alias).get()
         assert (row.retries, row.attempts, row.unknown_since) == (3, 0, start)
         assert row.due_date == start + timedelta(seconds=60)
+        assert f"tests.from_next_release {row.pk} was put back: HandlerNotFound" in caplog.text
+        assert "failed" not in caplog.text
         clock.tick(3600)
         from jobexec.operations import trigger_due_timers
 

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from jobexec import operations
 from jobexec.exceptions import JobExecError
 from jobexec.models import Batch
+from jobexec.operations.batches.of_jobs import NO_FAILED_JOBS
 from jobexec.operations.targets.for_each import OperationResult
 
 from ..arguments import named
@@ -54,8 +55,10 @@ class ChangeBatch:
         result = OperationResult()
         for id in ids:
             try:
-                self.function(id, using=screen.using)
-                result.changed.append(id)
+                if self.function(id, using=screen.using) == OperationResult():
+                    result.skipped[id] = _(NO_FAILED_JOBS)
+                else:
+                    result.changed.append(id)
             except JobExecError as error:
                 result.skipped[id] = str(error)
         return tell(self.name, lambda count: self.counted(count) % {"count": count}, result, screen, _left)
