@@ -107,3 +107,8 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES.get(name, 'exceptions')}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    """Also what is not imported yet, so that shells complete it."""
+    return sorted({*globals(), *__all__})

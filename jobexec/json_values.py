@@ -78,6 +78,13 @@ class TooMuchJSON(ValueError):
         super().__init__(f"expected JSON of at most {MAX_LENGTH:,} characters, nested at most {MAX_DEPTH} deep")
 
 
+class TooDeep(InvalidJob):
+    """A value that is nested too deeply, or contains itself. It is not quoted."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name}: expected JSON that is nested at most {MAX_DEPTH} deep, and does not contain itself.")
+
+
 def read_json(text: str) -> Any:
     """The value that an operator enters as JSON. Raises ValueError if it is none, and TooMuchJSON."""
     if len(text) > MAX_LENGTH:
@@ -96,6 +103,8 @@ def check_json(name: str, value: Any) -> None:
     try:
         text = json.dumps(value, cls=_Encoder, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, RecursionError) or _contains_itself(value):
+            raise TooDeep(name) from None
         path, part = first_fault(value, _ENCODER.encode)
         if isinstance(part, Model):
             raise InvalidJob(
@@ -103,10 +112,19 @@ def check_json(name: str, value: Any) -> None:
             ) from None
         raise InvalidJob(f"{name}{path}: expected JSON, got {shown(part)} ({error}).") from error
     if is_too_deep(text):
-        raise InvalidJob(f"{name}: expected JSON that is nested at most {MAX_DEPTH} deep.")
+        raise TooDeep(name)
     # JSON encodes U+0000 as an escape; after an escaped backslash the same letters are only text.
     nul = "\\u0000" in text and _ESCAPED_NUL.search(text)
     check_storable(name, "\x00" if nul else text)
+
+
+def _contains_itself(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [part for each in level for _key, part in _parts(each) if isinstance(part, Mapping | list | tuple)]
+        if not level or len(level) > MAX_LENGTH:
+            return False
+    return True
 
 
 def first_fault(value: Any, encode: Callable[[Any], object]) -> tuple[str, Any]:

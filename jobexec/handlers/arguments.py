@@ -12,7 +12,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from jobexec.conf import get_settings
 from jobexec.conf.values import SMALLEST_LIMIT
 from jobexec.exceptions import InvalidJob, UnreadableJob
-from jobexec.json_values import check_json, encode_json
+from jobexec.json_values import TooDeep, check_json, encode_json
 from jobexec.sensitive import HIDDEN, is_sensitive, may_be_within, values_below
 
 from .signatures import checked_names, names_by_position, positions
@@ -104,8 +104,8 @@ class Arguments:
         for name, value in self.signature.bind(*args, **kwargs).arguments.items():
             try:
                 check_json(f"{self.name}: argument {name!r}", value)
-            except InvalidJob:
-                if not (secret or self._is_secret(name, value)):
+            except InvalidJob as error:
+                if isinstance(error, TooDeep) or not (secret or self._is_secret(name, value)):
                     raise
                 # Without the reason, which quotes the value.
                 raise InvalidJob(f"{self.name}: argument {name!r}: expected JSON, got {HIDDEN}.") from None

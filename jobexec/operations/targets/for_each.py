@@ -14,6 +14,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from jobexec.exceptions import JobExecError
+from jobexec.identifiers import as_id
+from jobexec.json_values import shown
 from jobexec.models import AbstractJob, Job
 
 from .. import audit
@@ -102,7 +104,10 @@ def ids_of(target: Target) -> Iterator[UUID]:
 def _id(one: AbstractJob | UUID | str) -> UUID:
     if isinstance(one, AbstractJob):
         return one.pk
-    return one if isinstance(one, UUID) else UUID(one)
+    id = as_id(one)
+    if id is None:
+        raise ValueError(f"Expected the id of a job, a UUID, got {shown(one)}.")
+    return id
 
 
 def _page(

@@ -154,3 +154,9 @@ def test_what_dead_processes_said_is_forgotten_after_a_day(alias, frozen):
     frozen.tick(timedelta(days=2))
     assert clear_old_progress(alias) == 1
     assert JobProgress.objects.using(alias).get().job_id == held.pk
+
+
+@pytest.mark.parametrize("target", ["abc", 5, ["abc"]])
+def test_what_is_no_id(alias, target):
+    with pytest.raises((ValueError, TypeError), match="Expected the id of a job, a UUID, got|not iterable"):
+        cancel(target, using=alias)

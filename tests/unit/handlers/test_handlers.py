@@ -138,6 +138,17 @@ def test_a_generator_that_a_decorator_hides_ends_in_a_dead_letter(generator):
         handler.execute(a_context(), ([1], {}))
 
 
+def test_arguments_that_contain_themselves():
+    circle, deep = [1], []
+    circle.append({"again": circle})
+    for _ in range(5000):
+        deep = [deep]
+    handler = job(name="tests.deep", sensitive=("second",))(add)
+    for value in (circle, deep):
+        with pytest.raises(InvalidJob, match="argument 'first': expected JSON that is nested at most 200 deep, and"):
+            handler.arguments.encode((value,), {})
+
+
 def test_handlers_are_found_by_name_and_alias():
     handler = job(name="new", aliases=["old", "older"])(add)
     other = job(add)
