@@ -48,7 +48,7 @@ def continue_token(context: JobContext, root: str, token: str, call: str = "") -
         if not is_last(context, error):
             return None
         last = error
-        return JobFailed(event.token, event.job, f"{type(error).__name__}: {error}")
+        return JobFailed(event.token, event.job)
 
     group = context.group
     if isinstance(group, StepGroup):
@@ -161,7 +161,7 @@ def take_items(context: JobContext, root: str, token: str, batch: str) -> None:
 def fail_items(context: JobContext, root: str, token: str, batch: str) -> None:
     """Some items have failed for good. If no event catches that, their dead letters wait for an operator."""
     with kept():
-        event = JobFailed(UUID(token), UUID(batch), "Some of its items have failed.")
+        event = JobFailed(UUID(token), UUID(batch))
         proceed(context.using, UUID(root), event, savepoint=False)
 
 

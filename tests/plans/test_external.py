@@ -12,7 +12,7 @@ from django.db import connections, transaction
 
 from jobexec import clock
 from jobexec.models import ExternalWorkerJob
-from jobexec.operations.external import Fetch, activate_jobs, fetch_statement, next_available
+from jobexec.operations.external import Fetch, activate_jobs, fetch_statement
 from tests.support.factories import make_row
 
 from .test_plans import ANALYZE, ROWS, UUIDS, plans, quoted_column
@@ -103,10 +103,3 @@ def test_the_plan_follows_the_index(alias: str, monkeypatch: pytest.MonkeyPatch)
     for plan in plans(alias, ExternalWorkerJob, lambda: activate_jobs(alias, FETCH)):
         assert "SCAN jobexec_externalworkerjob" not in plan, plan
         assert "TEMP B-TREE" not in plan, plan
-
-
-def test_when_the_next_is_available_is_found_by_the_index(alias: str) -> None:
-    crowd(alias)
-    (plan,) = plans(alias, ExternalWorkerJob, lambda: next_available(alias, "payment"))
-    # MariaDB looks at the index while it plans.
-    assert "jobexec_external_available" in plan or "optimized away" in plan, plan

@@ -171,7 +171,7 @@ def test_how_deep_json_is(text, too_deep):
 
 
 def test_arguments_nested_too_deep_are_refused():
-    with pytest.raises(InvalidJob, match=r"order: expected JSON that is nested at most 200 deep, and does not contain itself"):
+    with pytest.raises(InvalidJob, match="order: expected JSON that is nested at most 200 deep, and does"):
         check_json("order", nested(MAX_DEPTH + 1, 1))
     assert encode_json(nested(MAX_DEPTH + 1, 1)) is None
     check_json("order", nested(MAX_DEPTH - 1, 1))

@@ -4,7 +4,7 @@ Each runs in its own transaction, or joins the caller's; keys are values of ``jo
 :class:`~jobexec.operations.external.types.Caller`; the default is a caller within this process, with all permissions.
 """
 
-from .fetch import activate_jobs, next_available, yield_jobs
+from .fetch import activate_jobs, yield_jobs
 from .find import find_external_job
 from .incidents import resolve_external_incident
 from .settle import complete_external_job, complete_external_jobs, fail_external_job
@@ -31,7 +31,6 @@ __all__ = [
     "fail_external_job",
     "find_external_job",
     "lock_external_job",
-    "next_available",
     "resolve_external_incident",
     "set_external_priority",
     "set_external_retries",

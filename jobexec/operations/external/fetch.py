@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import Error, connections, transaction
-from django.db.models import F, Min, Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.db.models.fields.json import KeyTransform
 
 from jobexec import clock
@@ -270,10 +270,3 @@ def give_back(using: str, held: QuerySet[ExternalWorkerJob], **changes: Any) -> 
     wake_workers_on_commit(using, {row.handler_type for row in rows})
     block_unless_closed(using, {row.pk: row.resource for row in rows}, ExternalWorkerJob)
     return len(rows)
-
-
-def next_available(using: str, type: str) -> datetime | None:
-    """When the next unavailable job of this type becomes available; None without a running deadline or back-off."""
-    rows = ExternalWorkerJob.objects.using(using).filter(handler_type=type, available_at__gt=clock.now(using))
-    found: datetime | None = rows.aggregate(next=Min("available_at"))["next"]
-    return found

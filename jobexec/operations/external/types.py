@@ -69,7 +69,6 @@ class Fetch:
     local_variables_only: bool = False
     tenants: Collection[str] | None = None
     with_lease: bool = False
-    use_priority: bool = True
     #: Further conditions of Camunda 7's fetchAndLock; None is no condition.
     business_key: str | None = None
     process_instance_id: str | None = None

@@ -56,13 +56,13 @@ def _leave_behind(moves: Moves, token: Token) -> None:
         moves.record(token, ActivityState.COMPLETED)
 
 
-def fail(moves: Moves, token: Token, message: str) -> bool:
+def fail(moves: Moves, token: Token) -> bool:
     """The job of a token failed for good. Returns whether an event catches that."""
     found = _catcher(moves, token, lambda catchers: _by_code(catchers, Trigger.FAILURE, None))
     if found is not None:
         token.job, token.ran = None, token.job
         _give_back(moves, token, found[0])
-        _catch(moves, *found, code=None, text=message, variables={})
+        _catch(moves, *found, code=None, text=None, variables={})
     return found is not None
 
 

@@ -73,7 +73,6 @@ class JobFailed:
 
     token: UUID
     job: UUID
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ def _job_done(moves: Moves, event: JobDone) -> bool:
 
 def _job_failed(moves: Moves, event: JobFailed) -> bool:
     token = _token_with_job(moves, event.token, event.job, *AT_JOBS)
-    return token is not None and errors.fail(moves, token, event.message)
+    return token is not None and errors.fail(moves, token)
 
 
 def _working_token(moves: Moves, token: UUID, activity: UUID) -> Token | None:

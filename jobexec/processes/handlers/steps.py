@@ -329,13 +329,11 @@ def _asks(handler: JobHandler | None) -> bool:
 
 def fails(context: JobContext, root: UUID, token: UUID, error: Exception) -> bool:
     """Take the way for failures, if there is one."""
-    message = f"{type(error).__name__}: {error}"
     try:
-        return proceed(context.using, root, JobFailed(token, context.id, message)) is not None
+        return proceed(context.using, root, JobFailed(token, context.id)) is not None
     except results.NOT_KEPT as problem:  # as a failure, it would let a function run again that must not
-        raise DoNotRetry(
-            f"{message} (the process cannot continue after this failure: {type(problem).__name__}: {problem})"
-        ) from error
+        then = f"the process cannot continue after this failure: {type(problem).__name__}: {problem}"
+        raise DoNotRetry(f"{type(error).__name__}: {error} ({then})") from error
 
 
 def resolve(name: str) -> JobHandler | None:

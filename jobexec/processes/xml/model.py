@@ -22,8 +22,6 @@ class Shape:
     element: str
     bounds: Bounds
     label: Bounds | None = None
-    expanded: bool | None = None
-    horizontal: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def _shapes(plane: Element) -> Iterator[Shape]:
         if bounds is None or not drawn:
             element.problem("A shape needs a bpmnElement and bounds.")
             continue
-        yield Shape(drawn, bounds, _label(element), _flag(element, "isExpanded"), _flag(element, "isHorizontal"))
+        yield Shape(drawn, bounds, _label(element))
 
 
 def _edges(plane: Element) -> Iterator[Edge]:
@@ -67,7 +67,3 @@ def _number(element: Element, name: str) -> float:
         element.problem(f"The {name} is {text[:50]!r}; expected a number up to {_FARTHEST:,.0f}.")
         return 0.0
     return number
-
-
-def _flag(element: Element, name: str) -> bool | None:
-    return None if element.get(name) is None else element.flag(name, False)

@@ -156,7 +156,7 @@ def test_what_dead_processes_said_is_forgotten_after_a_day(alias, frozen):
     assert JobProgress.objects.using(alias).get().job_id == held.pk
 
 
-@pytest.mark.parametrize("target", ["abc", 5, ["abc"]])
+@pytest.mark.parametrize("target", ["abc", ["abc"], [5]])
 def test_what_is_no_id(alias, target):
-    with pytest.raises((ValueError, TypeError), match="Expected the id of a job, a UUID, got|not iterable"):
+    with pytest.raises(ValueError, match="Expected the id of a job, a UUID, got"):
         cancel(target, using=alias)

@@ -607,13 +607,12 @@ nobody catches the failure of a job: it is a dead letter
 an edge for failure catches it
     start -> a -> end
     a = outside charge
-    bad = boundary a failure textvar=text
+    bad = boundary a failure
     bad -> b -> end
     ---
     start => a*
     fail a => b
     jobs =>
-    var text => "no"
 
 and an error, too, if no error event does
     start -> a -> end

@@ -151,7 +151,7 @@ class Play:
     def do_fail(self, text: str) -> str | None:
         """The job of an element has no retries left."""
         token = self.token(text, *AT_JOBS)
-        return self.step(JobFailed(token.id, token.job, "no"), token.job)
+        return self.step(JobFailed(token.id, token.job), token.job)
 
     def do_error(self, text: str) -> str | None:
         """A worker or a user ends with a BPMN error."""

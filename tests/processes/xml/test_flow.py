@@ -126,7 +126,7 @@ def test_the_drawing():
         '<di:waypoint x="-3" y="4"/></bpmndi:BPMNEdge></bpmndi:BPMNPlane><bpmndi:BPMNLabelStyle id="ls"/>'
         "</bpmndi:BPMNDiagram>"
     )
-    assert model.shapes == (Shape("s", Bounds(10, 20.5, 36, 36), Bounds(1, 2, 3, 4), True, False),)
+    assert model.shapes == (Shape("s", Bounds(10, 20.5, 36, 36), Bounds(1, 2, 3, 4)),)
     assert model.edges == (Edge("f", ((1, 2), (-3, 4))),)
 
 

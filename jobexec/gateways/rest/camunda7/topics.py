@@ -69,12 +69,12 @@ def fetch_request(body: Body, caller: Caller) -> FetchRequest:
     wait = body.integer("asyncResponseTimeout", 0, least=0) or 0
     if wait > MAX_WAIT:
         raise invalid("The asynchronous response timeout cannot be set to a value greater than 1800000 milliseconds")
+    body.flag("usePriority")  # the order of jobs always follows it
     base = Fetch(
         type="",
         worker=worker,
         timeout=timedelta(0),
         max_jobs=max_tasks,
-        use_priority=body.flag("usePriority"),
         caller=caller,
     )
     # As in Camunda, the last one of the same name counts.
