@@ -197,18 +197,18 @@ def test_a_server_that_takes_too_few_connections_is_told_once(alias, run):
 @pytest.mark.parametrize(
     ("arguments", "keys", "code", "message"),
     [
-        (["--engine", "elsewhere"], {}, 1, "'elsewhere'"),
-        (["--category", "mial"], {"CATEGORIES": CATEGORIES}, 1, "'mial'"),
-        (["--exclude-category", "mial"], {"CATEGORIES": CATEGORIES}, 1, "'mial'"),
-        (["--category", "mail", "--exclude-category", "default"], {"CATEGORIES": CATEGORIES}, 1, "got both"),
-        (["--backend", "elsewhere"], {}, 1, "got 'elsewhere'."),
-        (["--backend", "mail", "--engine", "default"], {}, 1, "do not give them as well"),
-        (["--threads", "0"], {}, 1, "from 1 to 10000"),
+        (["--engine", "elsewhere"], {}, 2, "'elsewhere'"),
+        (["--category", "mial"], {"CATEGORIES": CATEGORIES}, 2, "'mial'"),
+        (["--exclude-category", "mial"], {"CATEGORIES": CATEGORIES}, 2, "'mial'"),
+        (["--category", "mail", "--exclude-category", "default"], {"CATEGORIES": CATEGORIES}, 2, "got both"),
+        (["--backend", "elsewhere"], {}, 2, "got 'elsewhere'."),
+        (["--backend", "mail", "--engine", "default"], {}, 2, "do not give them as well"),
         (["--queue-size", "many"], {}, 2, "invalid int value: 'many'"),
-        (["--processes", "0"], {}, 1, "at least 1, or auto, got 0"),
+        (["--processes", "0"], {}, 2, "argument --processes: expected a number of processes, or auto, got '0'"),
+        (["--threads", "0"], {}, 2, "--threads must be a whole number from 1 to 10000; got 0."),
         (["--processes", "many"], {}, 2, "argument --processes: expected a number of processes, or auto, got 'many'"),
         (["--processes", "2"], {}, 1, "is on SQLite, which only one executor at a time may serve"),
-        (["--node", ""], {}, 1, "printable characters"),
+        (["--node", ""], {}, 2, "printable characters"),
         (
             ["--max-jobs", "-1"],
             {},
@@ -247,7 +247,7 @@ def test_a_backend_without_a_package_of_tasks(settings, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "jobexec.backends.lookup", None)  # as if it could not be imported
     with pytest.raises(SystemExit) as ended:
         execute_from_command_line(["manage.py", "runjobexecutor", "--backend", "default", "--skip-checks"])
-    assert ended.value.code == 1
+    assert ended.value.code == 2
     assert "--backend needs django.tasks" in capsys.readouterr().err
 
 
@@ -255,7 +255,7 @@ def test_a_backend_without_a_package_of_tasks(settings, monkeypatch, capsys):
 @pytest.mark.databases("sqlite")
 def test_a_process_that_cannot_start_says_why_on_stderr(alias, run):
     executor = run("--engine", "elsewhere")
-    assert (executor.ended(), executor.out) == (1, [])
+    assert (executor.ended(), executor.out) == (2, [])
     assert "'elsewhere'" in "\n".join(executor.err)
 
 

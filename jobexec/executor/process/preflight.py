@@ -91,7 +91,7 @@ def parse_processes(text: str) -> int | str:
     """Parse a number of processes, or ``auto``. Raises ValueError."""
     if text == AUTO:
         return AUTO
-    if not re.fullmatch(r"\d{1,9}", text):
+    if not re.fullmatch(r"\d{1,9}", text) or not int(text):
         raise ValueError(f"expected a number of processes, or auto, got {text!r}")
     return int(text)
 

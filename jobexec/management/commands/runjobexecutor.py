@@ -49,6 +49,9 @@ from jobexec.management.logs import configure_logging
 from jobexec.management.supervised import SupervisedCommand
 from jobexec.runtime.connections import leave_connections
 
+#: The options that replace a setting.
+_SETTINGS = {"THREADS": "--threads", "QUEUE_SIZE": "--queue-size", "NODE_NAME": "--node"}
+
 
 class Command(SupervisedCommand):
     help = "Execute jobs: acquisition loops, timers, recovery and a thread pool for each engine."
@@ -135,6 +138,15 @@ class Command(SupervisedCommand):
 
     def _settings(self, options: dict[str, Any]) -> Settings:
         settings = get_settings()
+        try:
+            return self._chosen(settings, options)
+        except InvalidSettings as error:  # those of the project are valid: it is an option
+            problem = str(error).rpartition("is not valid:\n")[2].removeprefix("- ")
+            for setting, option in _SETTINGS.items():
+                problem = problem.replace(f"JOBEXEC['{setting}']", option)
+            raise CommandError(problem, returncode=2) from error
+
+    def _chosen(self, settings: Settings, options: dict[str, Any]) -> Settings:
         if options["backend"]:
             if any(options[name] for name in ("engine", "category", "exclude_category")):
                 raise InvalidSettings("--backend stands for --engine and --category: do not give them as well.")

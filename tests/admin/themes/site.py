@@ -43,7 +43,7 @@ def main(theme: str, folder: str) -> None:
         STATIC_URL="/static/",
         ROOT_URLCONF="tests.admin.themes.site",
         USE_TZ=True,
-        SILENCED_SYSTEM_CHECKS=["jobexec.W020"],
+        SILENCED_SYSTEM_CHECKS=["jobexec.W020", "jobexec.W023"],
         PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
         JAZZMIN_UI_TWEAKS={"default_theme_mode": "auto"},
         JOBEXEC={"RESOURCES": RESOURCES, "ENCRYPTION_KEYS": {"k1": lambda: b"k" * 32}},
