@@ -101,7 +101,7 @@ class Expectation:
         if isinstance(delay, int | float):
             delay = timedelta(seconds=delay)
         name = handler_name(target)
-        _check_handler(name, args or (), kwargs or {})
+        name = _checked_handler(name, args or (), kwargs or {})
         arguments = by_name(name, as_stored(list(args or ())), as_stored(dict(kwargs or {})))
         return cls(name, arguments, columns, at, delay)
 
@@ -138,8 +138,11 @@ class Expectation:
         return f"{self.handler}({', '.join(parts)})"
 
 
-def _check_handler(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Names that no handler has may be types of external jobs, but for those in a module that has handlers."""
+def _checked_handler(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """The name in rows of the handler with this name or alias.
+
+    Names that no handler has may be types of external jobs, but for those in a module that has handlers.
+    """
     handler = find_handler(name)
     if isinstance(handler, JobFunction):
         try:
@@ -151,6 +154,7 @@ def _check_handler(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         beside = [other for other in known_names() if module and other.rpartition(".")[0] == module]
         if beside:
             raise TypeError(f"No handler {name!r} is registered; {module} has {', '.join(sorted(beside))}.")
+    return name if handler is None else handler.name
 
 
 def shown(job: EnqueuedJob) -> str:

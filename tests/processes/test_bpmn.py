@@ -1,5 +1,6 @@
 """BPMN files from their deployment to the end of their instances."""
 
+import html
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -25,7 +26,7 @@ from jobexec.operations.external.settle import complete_external_job, fail_exter
 from jobexec.operations.external.throw_error import throw_external_error
 from jobexec.operations.external.types import Fetch
 from jobexec.processes.definition import InvalidProcess
-from jobexec.processes.engine.exceptions import BpmnError
+from jobexec.processes.engine.exceptions import BpmnError, StepError
 from jobexec.processes.exceptions import InstanceOver, MismatchingMessage, UnknownProcess
 from jobexec.processes.handlers.registry import function, listener, service_task
 from jobexec.processes.models import (
@@ -43,7 +44,7 @@ from jobexec.processes.operations.instances import cancel, set_retries, set_vari
 from jobexec.processes.operations.start import start
 from jobexec.processes.operations.user_tasks import complete
 from jobexec.testing import ManualExecutor, controlled_clock
-from tests.processes.support.bpmn import process
+from tests.processes.support.bpmn import around, process
 from tests.processes.support.rows import assert_nothing_is_left, elements, final, state
 
 pytest.importorskip("lxml")
@@ -428,6 +429,43 @@ def test_failures_do_not_quote_sensitive_variables(alias, run_jobs, settings, ca
     assert FailureGroup.objects.using(alias).filter(pk=dead.fingerprint).exists() or not dead.handler_type.endswith(
         "retry"
     )
+
+
+@pytest.mark.parametrize(
+    ("dialect", "element"),
+    [
+        ("zeebe", '<scriptTask id="x">{}</scriptTask>=assert(1, false, "bad " + iban)'),
+        ("zeebe", '<scriptTask id="x">{}</scriptTask>=matches("a", "(" + iban)'),
+        ("camunda", '<userTask id="x" camunda:priority="${iban}"/>'),
+        ("camunda", '<userTask id="x" camunda:dueDate="${card.iban}"/>'),
+        ("camunda", '<task id="x" camunda:asyncBefore="true" camunda:jobPriority="${iban}"/>'),
+        ("camunda", '<callActivity id="x" calledElement="${iban}"/>'),
+        (
+            "camunda",
+            '<task id="x"><multiInstanceLoopCharacteristics><loopCardinality>${iban}</loopCardinality>'
+            "</multiInstanceLoopCharacteristics></task>",
+        ),
+    ],
+)
+def test_errors_to_callers_do_not_quote_sensitive_variables(alias, settings, dialect, element):
+    settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"SENSITIVE": ["iban"]}}
+    element, _, expression = element.partition("</scriptTask>")
+    if expression:
+        script = f'<zeebe:script expression="{html.escape(expression)}" resultVariable="found"/>'
+        element = element.format(f"<extensionElements>{script}</extensionElements>") + "</scriptTask>"
+    deploy(("p.bpmn", process(around(element, leaves=False), dialect)), using=alias)
+    with pytest.raises((StepError, UnknownProcess)) as caught:
+        start("p", variables={"iban": IBAN, "card": {"iban": IBAN}}, using=alias)
+    assert IBAN not in str(caught.value)
+    assert "●●●" in str(caught.value)
+
+
+def test_what_is_sensitive_inside_of_a_variable_is_not_kept_either(alias, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"SENSITIVE": ["iban"]}}
+    deploy(("p.bpmn", process('<startEvent id="s"/>')), using=alias)
+    instance = start("p", variables={"iban": IBAN, "cards": [{"my_iban": IBAN, "bank": "x"}]}, using=alias)
+    expected = {"iban": "●●●", "cards": [{"my_iban": "●●●", "bank": "x"}]}
+    assert ProcessInstance.objects.using(alias).get(pk=instance.pk).final_variables == expected
 
 
 def test_a_service_task_outside_whose_instance_is_cancelled_meanwhile(alias, run_jobs):

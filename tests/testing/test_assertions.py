@@ -40,6 +40,12 @@ class TestFound:
         assert_enqueued(mail, args=[7, "somebody"], using=alias)
         refute_enqueued(mail, args=[7, "nobody"], using=alias)
 
+    def test_by_an_alias(self, alias, handle):
+        handle(lambda: None, name="shop.new", aliases=["shop.old"]).using(database=alias).enqueue()
+        assert_enqueued("shop.old", using=alias)
+        with pytest.raises(AssertionError):
+            refute_enqueued("shop.old", using=alias)
+
     @pytest.mark.parametrize(
         ("target", "given", "said"),
         [

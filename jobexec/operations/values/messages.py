@@ -13,7 +13,7 @@ from jobexec.encryption import envelope_of, key_of, shown_envelope, stored_paylo
 from jobexec.exceptions import InvalidJob
 from jobexec.json_values import check_json
 from jobexec.models import Message
-from jobexec.sensitive import HIDDEN, hide
+from jobexec.sensitive import HIDDEN, hide, json_problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,10 @@ def shown_payload(payload: Any) -> Any:
 
 def check_payload(value: Any) -> None:
     """Raise InvalidJob for a payload that is not JSON, or longer than MESSAGE_MAX_PAYLOAD."""
-    check_json("payload", value)
+    try:
+        check_json("payload", value)
+    except InvalidJob:
+        raise InvalidJob(json_problem("payload", value)) from None
     size, most = len(json.dumps(value, cls=DjangoJSONEncoder).encode()), get_settings().message_max_payload
     if size > most:
         raise InvalidJob(

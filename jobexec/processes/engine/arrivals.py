@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..definition import TERMINATES, Flow, Kind, Node, Trigger, When
+from ..definition import TERMINATES, Flow, Kind, Mapping, Node, Trigger, When
 from . import boundary, calls, compensation, errors, gateways, joins, loops, scopes, tasks, triggers
 from .cancel import BODY
 from .events import arms
@@ -80,7 +80,7 @@ def _give_outputs(moves: Moves, token: Token, node: Node) -> None:
         calls.give_back(moves, token, node)
     for mapping in node.outputs:
         if mapping.target is not None:
-            _give_output(moves, token, mapping.target, moves.value(token, mapping.source), mapping.zeebe)
+            _give_output(moves, token, node, mapping, moves.value(token, mapping.source))
     if token.is_inner and node.loop is not None:
         loops.keep_result(moves, token, node.loop)
     if node.kind is Kind.USER_TASK:
@@ -88,10 +88,14 @@ def _give_outputs(moves: Moves, token: Token, node: Node) -> None:
     moves.notify(When.END, token, node)
 
 
-def _give_output(moves: Moves, token: Token, name: str, value: Any, zeebe: bool) -> None:
-    if zeebe:
+def _give_output(moves: Moves, token: Token, node: Node, mapping: Mapping, value: Any) -> None:
+    assert mapping.target is not None
+    name = mapping.target
+    if mapping.zeebe:
         name, value = placed(name, value, moves.rows.scope(token))
         moves.rows.set_local(token, name, value)  # the next one sees it
+        if token.is_inner and node.loop is not None and name == node.loop.result_name:
+            return  # the instance has this one for itself
     moves.rows.set(moves.place_around(token), name, value)
 
 

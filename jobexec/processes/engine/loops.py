@@ -132,11 +132,15 @@ def one_is_over(moves: Moves, token: Token, loop: Loop) -> None:
 
 
 def _are_enough(moves: Moves, token: Token, body: Token, completion: Expression) -> bool:
-    """The completion condition, which alone also sees the counts by the names that Zeebe gives them.
+    """The completion condition. It sees the counts as they are, whatever an instance has of these names.
 
-    None is ever terminated: what ends one in another way than by its completion ends the whole activity.
+    It alone also sees them by the names that Zeebe gives them. None is ever terminated: what ends one in another way
+    than by its completion ends the whole activity.
     """
     counts = {
+        "nrOfInstances": body.data["total"],
+        "nrOfCompletedInstances": body.data["done"],
+        "nrOfActiveInstances": body.data["active"],
         "numberOfInstances": body.data["total"],
         "numberOfCompletedInstances": body.data["done"],
         "numberOfActiveInstances": body.data["active"],

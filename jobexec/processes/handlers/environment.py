@@ -17,12 +17,13 @@ from jobexec.handlers.function import JobFunction
 from jobexec.identifiers import uuid7
 from jobexec.operations.sql.insert import json_text
 from jobexec.redaction import secrets_of
-from jobexec.sensitive import note_values, values_below
+from jobexec.sensitive import note_values, redact_text, values_below
 
 from ..definition import Expression, Process
 from ..engine.environment import Called, Declared, HandlerCall, Notice, Scope
-from ..engine.exceptions import NoValue
+from ..engine.exceptions import NoValue, StepError
 from ..engine.tokens import Tokens
+from ..exceptions import UnknownProcess
 from ..expressions import EvaluationContext, EvaluationError, parse
 from ..models import UserTask
 from ..store import definitions, load
@@ -157,7 +158,10 @@ async def run_coroutine(function: Callable[..., Awaitable[Any]], call: HandlerCa
 
 
 class noting_variables:
-    """A failure within the block may quote any variable at hand: the sensitive ones are noted with it."""
+    """A failure within the block may quote any variable at hand: the sensitive ones are noted with it.
+
+    They are cut out of the messages of our own errors at once, which callers and clients see.
+    """
 
     __slots__ = ("_tokens",)
 
@@ -169,8 +173,17 @@ class noting_variables:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         if error is not None:
-            for variables in self._tokens.variables.values():
-                note_values(error, values_below(variables))
+            hide_variables(error, self._tokens)
+
+
+def hide_variables(error: BaseException, tokens: Tokens) -> None:
+    """What :class:`noting_variables` does with a failure."""
+    secrets = [value for variables in tokens.variables.values() for value in values_below(variables)]
+    note_values(error, secrets)
+    if secrets and isinstance(error, StepError | UnknownProcess) and error.args:
+        error.args = tuple(redact_text(arg, secrets) if isinstance(arg, str) else arg for arg in error.args)
+        if isinstance(error, StepError):
+            error.message = redact_text(error.message, secrets)
 
 
 class Lenient(Mapping[str, Any]):

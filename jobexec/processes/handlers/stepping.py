@@ -25,7 +25,7 @@ from ..store.flush import Flush
 from ..store.incidents import IncidentWriter
 from ..store.jobs import JobWriter, create
 from ..store.statement import Statement
-from .environment import StepEnvironment, noting_variables
+from .environment import StepEnvironment, hide_variables, noting_variables
 from .rehearsal import Done, Replay, rehearse
 from .results import check_step, kept
 from .signals import send_beyond
@@ -237,6 +237,15 @@ def _take(
 
 def write(using: str, steps: Sequence[Step]) -> None:
     """Write steps of hierarchies that are locked, with their jobs."""
+    try:
+        _write(using, steps)
+    except Exception as error:
+        for each in steps:
+            hide_variables(error, each.tokens)
+        raise
+
+
+def _write(using: str, steps: Sequence[Step]) -> None:
     now, statement = clock.now(using), Statement(using)
     for origin, tokens, changes in steps:
         check_step(tokens, changes)

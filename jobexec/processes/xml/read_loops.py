@@ -8,6 +8,8 @@ from .element import Element
 from .read_extensions import job_options, number
 from .reading import Reading
 
+#: The variables of a multi-instance that are counted.
+_COUNTED = ("loopCounter", "nrOfInstances", "nrOfCompletedInstances", "nrOfActiveInstances")
 _REFUSED = {"elementIndexVariable": "the index is the variable loopCounter"}
 
 
@@ -38,7 +40,7 @@ def _multi_instance(element: Element, reading: Reading) -> Loop:
         collection=_collection(element, reading) if zeebe is None else _zeebe(zeebe, reading, "inputCollection"),
         item=item,
         result=result,
-        result_name=None if result_name == item else result_name,
+        result_name=None if result_name in (item, *_COUNTED) else result_name,
         results=None if zeebe is None else zeebe.get("outputCollection"),
         first=0 if zeebe is None else 1,
         completion=reading.expression(element, _text(completion), "completion condition"),

@@ -122,6 +122,27 @@ each instance has a result of its own, as in Zeebe
     var all => [6, 7, null]
     var y => unknown
 
+an output into the result of an instance stays there, as in Zeebe
+    start -> a -> b -> end
+    a = user over=names item=name first=1 results=all result=r own=r put:r=$q put:seen=$q
+    ---
+    start names=[1,2] r=7 => a(a#1 a#2)
+    complete a#2 q=6 => a(a#1)
+    complete a#1 q=5 => b
+    var all => [5, 6]
+    var r => 7
+    var seen => 5
+
+the condition sees the counts, whatever the instances have of their names
+    start -> c -> b -> end
+    c = call child loop=3 seq in:= stay:= "until=nrOfCompletedInstances >= 2"
+    process child
+    start -> a -> end
+    ---
+    start x=1 => c(c#0[a])
+    complete a nrOfCompletedInstances=0 => c(c#1[a])
+    complete a nrOfCompletedInstances=0 => b
+
 counts that are sent back are not set
     start -> a -> b -> end
     a = user loop=3 "until=nrOfCompletedInstances >= 2"

@@ -342,6 +342,8 @@ from json("{\"a\": [1, 2.5, null]}") | {a: [1, 2.5, null]}
 from json("\"a\"") | "a"
 from json("nope") | null
 from json("NaN") | null
+from json("1e400") | null
+from json("\"\\ud800\"") | null
 string(1.50) | "1.5"
 string(null) | null
 string("a") | "a"

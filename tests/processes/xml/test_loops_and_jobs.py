@@ -116,7 +116,14 @@ def test_loop_of_zeebe():
 
 @pytest.mark.parametrize(
     ("output", "name"),
-    [("=res", "res"), ("=res.total", "res"), ("=res + 1", None), ("=item", None), ("=item.total", None)],
+    [
+        ("=res", "res"),
+        ("=res.total", "res"),
+        ("=res + 1", None),
+        ("=item", None),
+        ("=loopCounter", None),
+        ("=item.total", None),
+    ],
 )
 def test_the_variable_of_a_result_belongs_to_each_instance(output, name):
     extensions = (

@@ -143,7 +143,7 @@ def _suspend_scope(scope: str, value: str, using: str, arguments: dict[str, Any]
     _check_known(column, value, using)
     moved = operations.suspend(using=using, **{**arguments, column: value})
     assert isinstance(moved, int)
-    return moved, scope_suspended(named, value, moved, arguments)
+    return moved, scope_suspended(named, _shown(value, arguments), moved, arguments)
 
 
 def _activate_scope(scope: str, value: str, using: str, arguments: dict[str, Any]) -> tuple[int, str]:
@@ -152,8 +152,14 @@ def _activate_scope(scope: str, value: str, using: str, arguments: dict[str, Any
     was = Suspension.objects.using(using).filter(scope=named, value=whole, live=True).exists()
     moved = operations.activate(using=using, **{**arguments, column: value})
     assert isinstance(moved, int)
-    told = scope_activated(named, value, moved, arguments) if was else scope_not_suspended(named, value)
+    shown = _shown(value, arguments)
+    told = scope_activated(named, shown, moved, arguments) if was else scope_not_suspended(named, shown)
     return moved, told
+
+
+def _shown(value: str, arguments: Mapping[str, Any]) -> str:
+    tenant = arguments.get("tenant_id")
+    return value if tenant is None else f"{value} ({tenant or '-'})"
 
 
 def _scope(column: str, value: str, arguments: Mapping[str, Any]) -> tuple[str, str]:

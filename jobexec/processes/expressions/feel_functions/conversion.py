@@ -51,7 +51,10 @@ def to_json(evaluation: Any, value: Value) -> str:
 @FUNCTIONS.register("from json", "value: string")
 def from_json(text: str) -> Value:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        value = json.loads(text, parse_constant=_no_constant)
+        # Half a surrogate pair and an infinite number are texts and numbers of Python, and of nothing else.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        return value
     except ValueError:
         return None
     except RecursionError:
