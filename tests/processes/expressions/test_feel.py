@@ -332,6 +332,10 @@ string join(["a", 1]) | null
 is blank(" ") | true
 is(1, 1.0) | true
 is(1, "1") | false
+is([1, true], [1, 1]) | false
+is({a: [1]}, {a: [1.0]}) | true
+is({a: 1}, {a: true}) | false
+is([@"10:00:00Z"], [@"10:00:00"]) | false
 is(null, null) | true
 is(@"10:00:00Z", @"10:00:00") | false
 is(@"2026-01-01T10:00:00Z", @"2026-01-01T12:00:00+02:00") | false
@@ -425,6 +429,12 @@ split("a1b22c", "\d+") | ["a", "b", "c"]
 split("a, b;c", "[,;]\s*") | ["a", "b", "c"]
 split("12ab", "\d") | ["", "", "ab"]
 split("abc", "x*") | ["a", "b", "c", ""]
+replace("a\nb\nc", "^", "> ", "m") | "> a\n> b\n> c"
+replace("a\nb", "$", ";", "m") | "a;\nb;"
+replace("foo bar", "\b", "_") | "_foo_ _bar_"
+replace("abb", "b*", "-") | "-a--"
+count(extract("foo bar", "\b")) | 4
+split("foo bar", "\b") | ["foo", " ", "bar", ""]
 """
 LISTS = """
 list contains([1, 2], 2) | true

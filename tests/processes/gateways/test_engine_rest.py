@@ -191,6 +191,9 @@ def test_instances_and_variables(alias, rest):
     assert rest.send("PATCH", f"/process-instance/{two}")[0] == 405
     assert [each["id"] for each in rest.get("/history/process-instance", externallyTerminated="true")[1]] == [one]
     assert rest.get("/history/process-instance/count", unfinished="true")[1] == {"count": 1}
+    for path in ("/process-instance", "/process-instance/count", "/history/process-instance", "/task"):
+        assert rest.get(path, variables="a_eq_1")[0] == 400, "a client that acts on the list would act on all rows"
+    assert rest.post("/process-instance", variables=[{"name": "a", "operator": "eq", "value": 1}])[0] == 400
     ordered = rest.get("/history/process-instance", sortBy="businessKey", sortOrder="desc", maxResults="1")[1]
     assert [each["id"] for each in ordered] == [two]
 

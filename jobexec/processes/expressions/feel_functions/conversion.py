@@ -9,6 +9,7 @@ from decimal import Decimal, DecimalException
 from typing import Any
 
 from .. import temporal
+from ..comparison import check_level
 from ..errors import EvaluationError, LimitExceeded
 from ..feel_text import as_json, to_text
 from ..functions import Functions
@@ -64,13 +65,19 @@ def from_json(text: str) -> Value:
 @FUNCTIONS.register("is", "value1: any, value2: any")
 def is_(one: Value, other: Value) -> bool:
     """Whether they are the same, also in their kind, and times also in their offset."""
-    return kind(one) == kind(other) and _exactly(one) == _exactly(other)
+    return bool(_exactly(one, 1) == _exactly(other, 1))
 
 
-def _exactly(value: Value) -> Value:
+def _exactly(value: Value, level: int) -> Any:
+    """What only the same value has."""
+    check_level(level)
     if isinstance(value, datetime | time):
-        return value.isoformat()
-    return value
+        value = value.isoformat()
+    elif isinstance(value, list):
+        value = [_exactly(item, level + 1) for item in value]
+    elif isinstance(value, dict):
+        value = {key: _exactly(item, level + 1) for key, item in value.items()}
+    return kind(value), value
 
 
 @FUNCTIONS.register("string", "from: any")

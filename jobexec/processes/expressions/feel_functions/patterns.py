@@ -7,6 +7,7 @@ Java's without backreferences and lookarounds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ..errors import EvaluationError
@@ -35,7 +36,7 @@ def is_available() -> bool:
 def split(evaluation: Any, string: str, pattern: str) -> list[str]:
     found = _compiled(evaluation, "split", string, pattern)
     parts, start = [], 0
-    for match in found.finditer(string):
+    for match in _found(found, string):
         if match.end() == match.start() == 0:
             continue  # as in Java: no empty part before a match of no characters
         parts.append(string[start : match.start()])
@@ -54,7 +55,7 @@ def _replace(evaluation: Any, string: str, pattern: str, replacement: str, flags
     found = _compiled(evaluation, "replace", string, pattern, flags)
     pieces = _pieces(replacement, found.groups)
     parts, start = [], 0
-    for match in found.finditer(string):
+    for match in _found(found, string):
         part = string[start : match.start()] + "".join(
             piece if isinstance(piece, str) else match.group(piece) or "" for piece in pieces
         )
@@ -70,7 +71,7 @@ def _replace(evaluation: Any, string: str, pattern: str, replacement: str, flags
 def _extract(evaluation: Any, string: str, pattern: str) -> list[str]:
     """All matches."""
     found = []
-    for match in _compiled(evaluation, "extract", string, pattern).finditer(string):
+    for match in _found(_compiled(evaluation, "extract", string, pattern), string):
         evaluation.charge(1)
         found.append(match.group())
     return found
@@ -80,6 +81,15 @@ if is_available():
     FUNCTIONS.register("matches", "input: string, pattern: string, flags?: string|null")(_matches)
     FUNCTIONS.register("replace", "input: string, pattern: string, replacement: string, flags?: string|null")(_replace)
     FUNCTIONS.register("extract", "input: string, pattern: string")(_extract)
+
+
+def _found(pattern: Any, text: str) -> Iterator[Any]:
+    """The matches in a text. RE2's wrapper gives one of no characters twice if it is not at the beginning."""
+    last = None
+    for match in pattern.finditer(text):
+        if match.span() != last:
+            yield match
+        last = match.span()
 
 
 def _compiled(evaluation: Any, function: str, text: str, pattern: str, flags: str | None = None) -> Any:

@@ -30,9 +30,15 @@ def equals(column: str) -> Callable[[str], Q]:
     return lambda value: Q(**{column: value})
 
 
+_REFUSED = ("variables", "processVariables", "taskVariables", "caseInstanceVariables", "orQueries")
+
+
 @dataclass(frozen=True)
 class Query:
-    """The conditions of a list by their names; names that are not known are ignored, as in Camunda."""
+    """The conditions of a list by their names; names that are not known are ignored, as in Camunda.
+
+    Those of Camunda that would leave most rows out are refused: a client that acts on the list would act on all rows.
+    """
 
     texts: Mapping[str, Callable[[str], Q]]
     lists: Mapping[str, Callable[[list[str]], Q]] = field(default_factory=dict)
@@ -43,6 +49,9 @@ class Query:
     def rows(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
         """The matching rows in order. Raises EngineError for a value that is wrong."""
         body = self._asked(request)
+        for name in _REFUSED:
+            if body.has(name):
+                raise invalid(f"{name}: expected none: lists have no conditions on variables, and no alternatives.")
         return rows.filter(*self._conditions(body)).order_by(*self._order(body))
 
     def _conditions(self, body: Body) -> Iterator[Q]:
