@@ -207,6 +207,11 @@ class TestVerbs:
             assert scope == "tenant" or "Did you mean" in text
         assert not Suspension.objects.using(alias).exists()
 
+    def test_a_scope_that_no_job_has(self, alias):
+        code, text = jobs("suspend", "--scope", "process-definition", "odrer", "--of-tenant", "acme", alias=alias)
+        said = "Process definition of a tenant odrer (acme) suspended; 0 jobs moved to the suspended jobs."
+        assert (code, text) == (0, f"{said} No job has this value now.\n")
+
     def test_what_is_said_of_a_scope(self, alias, handle):
         handle(lambda: None, name="tests.charge")
         make_job(alias, job_definition_id="tests.charge")

@@ -460,6 +460,15 @@ def test_errors_to_callers_do_not_quote_sensitive_variables(alias, settings, dia
     assert "●●●" in str(caught.value)
 
 
+def test_an_expression_of_a_call_is_that_of_the_caller(alias):
+    out = '<camunda:out sourceExpression="${a + 1}" target="b"/>'
+    call = f'<callActivity id="x" calledElement="c"><extensionElements>{out}</extensionElements></callActivity>'
+    deploy(("c.bpmn", process('<startEvent id="s"/>').replace(b'"p"', b'"c"')), using=alias)
+    deploy(("p.bpmn", process(around(call))), using=alias)
+    with pytest.raises(StepError, match=r"^x: .*there is no variable 'a'"):
+        start("p", using=alias)
+
+
 def test_what_is_sensitive_inside_of_a_variable_is_not_kept_either(alias, settings):
     settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"SENSITIVE": ["iban"]}}
     deploy(("p.bpmn", process('<startEvent id="s"/>')), using=alias)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..definition import Mapping, Node, Process, When
 from .cancel import end_instance
 from .environment import Called
-from .exceptions import BpmnError, NoStart, TooDeep
+from .exceptions import BpmnError, NoStart, NoValue, TooDeep
 from .moves import Do, Moves
 from .rows import Instance, InstanceState, Place, Token
 from .scopes import arm_event_sub_processes
@@ -82,7 +82,10 @@ def give_back(moves: Moves, token: Token, node: Node, *, thrown: bool = False) -
     if node.call is not None and called is not None:
         for mapping in node.call.outputs:
             if not (thrown and mapping.zeebe):
-                pass_on(moves, mapping, called, token, local=mapping.local or node.keeps_variables)
+                try:
+                    pass_on(moves, mapping, called, token, local=mapping.local or node.keeps_variables)
+                except NoValue as error:  # it names the called process, but the expression is here
+                    raise NoValue(node.id, error.message) from error
 
 
 def pass_on(moves: Moves, mapping: Mapping, source: Place, target: Place, local: bool) -> None:

@@ -140,10 +140,11 @@ def _column_of(scope: str) -> str:
 def _suspend_scope(scope: str, value: str, using: str, arguments: dict[str, Any]) -> tuple[int, str]:
     column = _column_of(scope)
     named, _whole = _scope(column, value, arguments)
-    _check_known(column, value, using)
+    known = _is_known(column, value, using)
     moved = operations.suspend(using=using, **{**arguments, column: value})
     assert isinstance(moved, int)
-    return moved, scope_suspended(named, _shown(value, arguments), moved, arguments)
+    told = scope_suspended(named, _shown(value, arguments), moved, arguments)
+    return moved, told if known else " ".join([told, _("No job has this value now.")])
 
 
 def _activate_scope(scope: str, value: str, using: str, arguments: dict[str, Any]) -> tuple[int, str]:
@@ -170,19 +171,25 @@ def _scope(column: str, value: str, arguments: Mapping[str, Any]) -> tuple[str, 
         raise usage(f"--scope: {error}") from error
 
 
-def _check_known(column: str, value: str, using: str) -> None:
-    """Refuse a category, or a job definition, of which nobody has heard: who mistypes one believes it to be stopped."""
-    if column not in (SuspensionScope.CATEGORY.value, SuspensionScope.JOB_DEFINITION.value):
-        return
-    name = "pk" if column == SuspensionScope.JOB_DEFINITION.value else column
-    known = set(JobDefinition.objects.using(using).values_list(name, flat=True))
-    known |= set(get_settings().categories if name == column else known_names())
-    if value not in known and not any(
-        table._base_manager.using(using).filter(**{column: value}).exists() for table in JOB_TABLES
-    ):
-        label = SuspensionScope(column).label
+def _is_known(column: str, value: str, using: str) -> bool:
+    """Whether any job has this value, or may have it soon: who mistypes one believes it to be stopped.
+
+    Refuses a category, and a job definition, of which nobody has heard.
+    """
+    known: set[str] = set()
+    if column == SuspensionScope.CATEGORY.value:
+        known = {*get_settings().categories, *JobDefinition.objects.using(using).values_list("category", flat=True)}
+    elif column == SuspensionScope.JOB_DEFINITION.value:
+        known = {*known_names(), *JobDefinition.objects.using(using).values_list("pk", flat=True)}
+    if value in known:
+        return True
+    if any(table._base_manager.using(using).filter(**{column: value}).exists() for table in JOB_TABLES):
+        return True
+    if known:
         told = _("--scope: no %(label)s %(value)r is known, and nothing has been suspended.")
-        raise CommandError(told % {"label": label, "value": value} + question(value, known), returncode=Exit.LEFT_ALONE)
+        text = told % {"label": SuspensionScope(column).label, "value": value}
+        raise CommandError(text + question(value, known), returncode=Exit.LEFT_ALONE)
+    return False
 
 
 def _reschedule_options(parser: ArgumentParser) -> None:
