@@ -148,11 +148,24 @@ def check_together(options: Mapping[str, Any]) -> None:
     """Raise InvalidJob for options that have no effect without another one. Expects all options of a job."""
     if options.get("wait_timeout") is not None and options.get("wait_for") is None:
         raise InvalidJob("wait_timeout: only valid with the option wait_for, which is not given.")
+    _check_can_start(options)
     if "unique" in options:
         return
     for name in ("unique_while", "unique_for", "on_conflict"):
         if name in options:
             raise InvalidJob(f"{name}: only valid with the option unique, which is not given.")
+
+
+def _check_can_start(options: Mapping[str, Any]) -> None:
+    """A job that expires before it is due would never run. Dates and durations are not compared with each other."""
+    name = "delay" if "delay" in options else "run_after"
+    expires, due = options.get("expires"), options.get(name)
+    if expires is None or due is None or isinstance(expires, datetime) != isinstance(due, datetime):
+        return
+    if not isinstance(due, datetime):
+        expires, due = seconds("expires", expires), seconds(name, due)
+    if due >= expires:
+        raise InvalidJob(f"expires: expected a time after {name}, {shown(due)}; got {shown(expires)}.")
 
 
 def _check(name: str, value: Any) -> None:

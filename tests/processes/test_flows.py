@@ -509,6 +509,17 @@ def test_an_item_that_may_be_missing_and_those_of_a_step_that_was_skipped_are_no
     assert CALLS == ["a", [None, None, None, None, True]]
 
 
+def test_a_map_over_the_result_of_a_step_that_was_skipped_has_no_items(alias, run_jobs):
+    flow = Flow("map")
+    first = flow.step(note, "a", 1)
+    skipped = flow.step(note, "b", after=first, when=first.result > 1)
+    mapped = flow.map(note, over=skipped.result, after=[first, skipped])
+    flow.step(note, "end", mapped.result, after=mapped)
+    instance = started(alias, flow)
+    run_jobs()
+    assert (CALLS, state(alias, instance)) == (["a", "end"], "completed")
+
+
 def test_a_step_runs_for_each_item(alias, run_jobs):
     flow = Flow("map")
     listed = flow.step(note, "list", [1, 2, 3])

@@ -40,6 +40,8 @@ def _extent(moves: Moves, token: Token, node: Node, loop: Loop) -> tuple[int, li
     """How many instances, and their items."""
     if loop.collection is not None:
         items = moves.value(token, loop.collection)
+        if items is None and loop.batch is not None:  # in a flow, the result of a step that was skipped
+            items = []
         if not isinstance(items, list | tuple):
             raise BadLoop(node.id, f"Its collection is not a list, but {type(items).__name__}.")
         return len(items), list(items)

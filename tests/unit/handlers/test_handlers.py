@@ -7,7 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -136,6 +136,26 @@ def test_a_generator_that_a_decorator_hides_ends_in_a_dead_letter(generator):
     handler = job(name="hidden")(wrapper)
     with pytest.raises(DoNotRetry, match="hidden returned a generator, and what is in it would not run"):
         handler.execute(a_context(), ([1], {}))
+
+
+@pytest.mark.parametrize(
+    ("options", "fits"),
+    [
+        ({"delay": 100, "expires": 5}, False),
+        ({"delay": "PT1M", "expires": "PT1M"}, False),
+        ({"run_after": timedelta(hours=2), "expires": timedelta(hours=1)}, False),
+        ({"run_after": datetime(2026, 1, 2, tzinfo=UTC), "expires": datetime(2026, 1, 1, tzinfo=UTC)}, False),
+        ({"delay": 5, "expires": 100}, True),
+        ({"delay": 5, "expires": datetime(2026, 1, 1, tzinfo=UTC)}, True),
+    ],
+)
+def test_a_job_that_expires_before_it_is_due(options, fits):
+    handler = job(name="tests.late")(add)
+    if fits:
+        handler.using(**options)
+    else:
+        with pytest.raises(InvalidJob, match=r"expires: expected a time after (delay|run_after), "):
+            handler.using(**options)
 
 
 def test_arguments_that_contain_themselves():
