@@ -159,7 +159,8 @@ def check_together(options: Mapping[str, Any]) -> None:
 def _check_can_start(options: Mapping[str, Any]) -> None:
     """A job that expires before it is due would never run. Dates and durations are not compared with each other."""
     name = "delay" if "delay" in options else "run_after"
-    expires, due = options.get("expires"), options.get(name)
+    expires: Any = options.get("expires")
+    due: Any = options.get(name)
     if expires is None or due is None or isinstance(expires, datetime) != isinstance(due, datetime):
         return
     if not isinstance(due, datetime):

@@ -22,7 +22,7 @@ from ..engine.exceptions import BpmnError
 from ..engine.inputs import Input
 from ..engine.step import step
 from ..engine.tokens import Tokens
-from .environment import StepEnvironment, noting_variables
+from .environment import StepEnvironment, hide_variables
 
 _MISSING = object()
 
@@ -55,12 +55,12 @@ def rehearse(using: str, tenant: str, tokens: Tokens, event: Input) -> Done | No
     """
     environment = _Rehearsal(using, tenant)
     try:
-        with noting_variables(tokens):
-            step(tokens, event, environment)
+        step(tokens, event, environment)
     except _Enough:
         pass
-    except Exception:
+    except Exception as error:
         if environment.failed:
+            hide_variables(error, tokens)
             raise
         return None  # the step itself says what is wrong
     return environment.done
