@@ -165,8 +165,8 @@ def _check_can_start(options: Mapping[str, Any]) -> None:
         return
     if not isinstance(due, datetime):
         expires, due = seconds("expires", expires), seconds(name, due)
-    if due >= expires:
-        raise InvalidJob(f"expires: expected a time after {name}, {shown(due)}; got {shown(expires)}.")
+    if due > expires:
+        raise InvalidJob(f"expires: expected no time before {name}, {shown(due)}; got {shown(expires)}.")
 
 
 def _check(name: str, value: Any) -> None:
