@@ -1107,6 +1107,28 @@ def test_times_of_timers(alias, run_jobs, timer, value, expected):
         assert UserTask.objects.using(alias).exists() == (timer == "timeCycle")
 
 
+@pytest.mark.parametrize(
+    ("timer", "value", "expected"),
+    [
+        ("timeDate", "2026-07-01T12:00:00", datetime(2026, 7, 1, 10, tzinfo=UTC)),
+        ("timeDate", "2026-07-01", datetime(2026, 6, 30, 22, tzinfo=UTC)),
+        ("timeDate", '=@"2026-07-01T12:00:00"', datetime(2026, 7, 1, 10, tzinfo=UTC)),
+        ("timeDate", '=today() + @"P1D"', datetime(2026, 2, 1, 23, tzinfo=UTC)),
+        ("timeDate", '=if now().hour = 0 then @"2026-07-01" else now()', datetime(2026, 6, 30, 22, tzinfo=UTC)),
+        ("timeCycle", "R3/2026-07-01T12:00:00/P1D", datetime(2026, 7, 1, 10, tzinfo=UTC)),
+        ("timeCycle", "0 12 * * *", datetime(2026, 2, 1, 11, tzinfo=UTC)),
+    ],
+)
+def test_times_are_of_the_time_zone_of_the_project(alias, settings, timer, value, expected):
+    settings.TIME_ZONE = "Europe/Berlin"
+    event = f"<timerEventDefinition><{timer}>{value}</{timer}></timerEventDefinition>"
+    body = f'<startEvent id="s"/><intermediateCatchEvent id="late">{event}</intermediateCatchEvent><endEvent id="e"/>'
+    with controlled_clock(datetime(2026, 1, 31, 23, 30, tzinfo=UTC)):
+        deployed(alias, body + flows(("s", "late"), ("late", "e")))
+        start("order", using=alias)
+        assert TimerJob.objects.using(alias).get().due_date == expected
+
+
 @pytest.mark.parametrize("value", ["2026-07-01T12:00:00+02:00[Europe/Berlim]", "2026-07-01T12:00:00[Europe/Berlin]"])
 def test_a_time_with_a_zone_that_says_no_moment(alias, value):
     event = f"<timerEventDefinition><timeDate>{value}</timeDate></timerEventDefinition>"

@@ -29,6 +29,7 @@ from ..models import UserTask
 from ..store import definitions, load
 from ..store.forms import task_row
 from ..store.suspensions import refuse_start, suspension_of
+from ..store.timers import local_now
 from .context import ListenerContext, TaskContext
 from .objects import OF_TASK, Properties, of_execution, with_event
 from .registry import declared, find_listener, find_service, functions
@@ -60,7 +61,7 @@ class StepEnvironment:
     def _evaluate(self, expression: Expression, scope: Scope, objects: dict[str, Properties]) -> Any:
         parsed = parse(expression.text, expression.language.value)
         names = definitions.results_of(self.using, scope.definition)
-        context = EvaluationContext(functions(), objects, self.now, items_exist=bool(names))
+        context = EvaluationContext(functions(), objects, partial(local_now, self.using), items_exist=bool(names))
         try:
             return parsed.evaluate(Lenient(scope, names) if names else scope, context)
         except EvaluationError as error:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db import router
-
-from jobexec import clock
 
 from ..definition import Expression, Form, Value
 from ..engine.inputs import Command
@@ -18,6 +17,7 @@ from ..handlers.registry import functions
 from ..handlers.starting import start_instance
 from ..models import ProcessDefinition, ProcessInstance
 from ..store import definitions
+from ..store.timers import local_now
 
 
 def start(
@@ -49,7 +49,7 @@ def start_form(using: str, definition: str) -> Form:
     form = node.form if node is not None else None
     if form is None:
         return Form()
-    context = EvaluationContext(functions=functions(), now=lambda: clock.now(using))
+    context = EvaluationContext(functions=functions(), now=partial(local_now, using))
     return replace(form, fields=_evaluated(form.fields, context))
 
 

@@ -21,7 +21,7 @@ from ..engine.rows import Timer
 from ..expressions import EvaluationContext, EvaluationError, parse
 from ..models import EventSubscription, ProcessDefinition
 from .columns import job_definition_id, option_columns
-from .timers import first, of_cycle
+from .timers import first, local_now, of_cycle
 
 _Functions: TypeAlias = Mapping[str, Callable[..., Any]]
 #: Starts an instance at a time.
@@ -34,7 +34,7 @@ def arm_starts(using: str, row: ProcessDefinition, process: Process, functions: 
 
     ``functions`` are those that their expressions may call.
     """
-    context = EvaluationContext(functions, now=partial(clock.now, using))
+    context = EvaluationContext(functions, now=partial(local_now, using))
     waiting = _disarm(using, row, process, context)
     now = clock.now(using)
     for node in process.start_events(None):

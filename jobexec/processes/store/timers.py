@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
 import isodate
 from django.utils.dateparse import parse_datetime
+from django.utils.timezone import get_default_timezone, localtime
 
+from jobexec import clock
 from jobexec.exceptions import InvalidSchedule
 from jobexec.recurrence import parse
 from jobexec.recurrence.cycle import Cycle, with_start
@@ -57,6 +59,13 @@ def following(repeat: str, planned: datetime, now: datetime) -> datetime | None:
     return found.next_after(planned if counts else max(planned, now))
 
 
+def local_now(using: str) -> datetime:
+    """What the function ``now()`` gives: the current time with the offset of the project's time zone, TIME_ZONE."""
+    local = localtime(clock.now(using), get_default_timezone())
+    # with the name of the zone, which FEEL writes as @Europe/Berlin, workers could not read it as ISO 8601
+    return local.replace(tzinfo=timezone(local.utcoffset() or timedelta()))
+
+
 def of_cycle(repeat: str, planned: datetime) -> dict[str, str]:
     """The arguments of a timer's job that belong to its cycle: operators and retries change the due date of the job."""
     return {"repeat": repeat, "planned": planned.isoformat()} if repeat else {}
@@ -67,7 +76,7 @@ def _date(value: Any) -> datetime:
     found = value if isinstance(value, date) else parse_datetime(text) or isodate.parse_date(text)
     if not isinstance(found, datetime):
         found = datetime.combine(found, time())
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return found if found.tzinfo else found.replace(tzinfo=get_default_timezone())
 
 
 def _unnamed(value: Any) -> str:

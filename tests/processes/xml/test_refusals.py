@@ -192,6 +192,10 @@ CASES = {
         '<intermediateThrowEvent id="x"><messageEventDefinition/></intermediateThrowEvent>',
         "A message that is thrown needs a handler, an expression or a topic",
     ),
+    "a start by a compensation": (
+        '<startEvent id="x"><compensateEventDefinition/></startEvent>',
+        "This is not supported here: a startEvent with compensate.",
+    ),
     "no signal": (CATCH.format('<signalEventDefinition signalRef="nobody"/>'), "There is no signal"),
     "a timer without a time": (CATCH.format("<timerEventDefinition/>"), "A timer needs a date"),
     "a timer with two times": (
@@ -204,7 +208,13 @@ CASES = {
     ),
 }
 #: What the flows around the element cannot lead to, or leave.
-MISPLACED = ("cancel event", "several definitions", "event gateway starts", "parallel event gateway")
+MISPLACED = (
+    "cancel event",
+    "several definitions",
+    "event gateway starts",
+    "parallel event gateway",
+    "a start by a compensation",
+)
 ALL = 'xmlns:flowable="http://flowable.org/bpmn" xmlns:activiti="http://activiti.org/bpmn" id="file"'
 
 
