@@ -110,5 +110,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Also what is not imported yet, so that shells complete it."""
+    """Include the names that are not imported yet, so that shells complete them."""
     return sorted({*globals(), *__all__})

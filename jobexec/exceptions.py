@@ -7,6 +7,7 @@ One small tree. The first paragraph of a class's docstring is the message of an 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -29,7 +30,11 @@ class JobExecError(Exception):
 
 
 class InvalidSettings(JobExecError, ImproperlyConfigured):
-    """The JOBEXEC setting is not valid."""
+    """The JOBEXEC setting is not valid. ``problems`` are the sentences of the message, if it lists several."""
+
+    def __init__(self, message: str, problems: Iterable[object] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(map(str, problems))
 
 
 class InvalidJob(JobExecError, ValueError):

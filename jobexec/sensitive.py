@@ -63,25 +63,26 @@ def _spellings(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple({word.lower().replace("_", sign) for word in words for sign in ("_", "-", "")})
 
 
-def hide(value: Any, named: Collection[str] = ()) -> Any:
+def hide(value: Any, named: Collection[str] = (), words: tuple[str, ...] | None = None) -> Any:
     """The same JSON value, with :data:`HIDDEN` in place of values below sensitive names, however deep.
 
     And in place of values nested deeper than any entry point accepts (:data:`~jobexec.json_values.MAX_DEPTH`).
+    ``named`` are names that always are sensitive; ``words`` replace those of the settings.
     """
-    return _hide(value, named, _DEEPEST)
+    return _hide(value, named, _words() if words is None else words, _DEEPEST)
 
 
-def _hide(value: Any, named: Collection[str], levels: int) -> Any:
+def _hide(value: Any, named: Collection[str], words: tuple[str, ...], levels: int) -> Any:
     if not isinstance(value, dict | list | tuple):
         return value
     if not levels:
         return HIDDEN
     if isinstance(value, dict):
+        secret = {key for key in value if str(key) in named or contains_one_of(str(key), words)}
         return {
-            key: HIDDEN if is_sensitive(str(key), named) else _hide(inner, named, levels - 1)
-            for key, inner in value.items()
+            key: HIDDEN if key in secret else _hide(inner, named, words, levels - 1) for key, inner in value.items()
         }
-    return [_hide(inner, named, levels - 1) for inner in value]
+    return [_hide(inner, named, words, levels - 1) for inner in value]
 
 
 def json_problem(name: str, value: Any) -> str:

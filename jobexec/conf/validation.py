@@ -79,7 +79,8 @@ def replaced(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
 def checked(settings: Settings | None, problems: Collection[Problem]) -> Settings:
     """Return the settings if there is no problem. Raises InvalidSettings, which lists all problems."""
     if settings is None or problems:
-        raise InvalidSettings("\n".join(["The JOBEXEC setting is not valid:", *(f"- {item}" for item in problems)]))
+        lines = ["The JOBEXEC setting is not valid:", *(f"- {item}" for item in problems)]
+        raise InvalidSettings("\n".join(lines), problems)
     return settings
 
 

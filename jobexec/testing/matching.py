@@ -91,7 +91,7 @@ class Expectation:
     ) -> Expectation:
         """Raises TypeError for an unknown column, and for values that no job of this handler can have.
 
-        With a misspelt name, that no such job was enqueued would be true for ever.
+        A misspelt name is refused, because no job of that name is ever enqueued, and the test would always pass.
         """
         unknown = sorted(columns.keys() - _COLUMNS)
         if unknown:
@@ -141,7 +141,7 @@ class Expectation:
 def _checked_handler(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """The name in rows of the handler with this name or alias.
 
-    Names that no handler has may be types of external jobs, but for those in a module that has handlers.
+    A name that no handler has may be the type of an external job, except in a module that has handlers.
     """
     handler = find_handler(name)
     if isinstance(handler, JobFunction):

@@ -141,7 +141,7 @@ class Command(SupervisedCommand):
         try:
             return self._chosen(settings, options)
         except InvalidSettings as error:  # those of the project are valid: it is an option
-            problem = str(error).rpartition("is not valid:\n")[2].removeprefix("- ")
+            problem = "\n".join(error.problems) or str(error)
             for setting, option in _SETTINGS.items():
                 problem = problem.replace(f"JOBEXEC['{setting}']", option)
             raise CommandError(problem, returncode=2) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
@@ -56,9 +57,8 @@ def suspend(
         moved = suspend_jobs(using=database, process_instance_id=str(id), **dates)
         assert isinstance(moved, int)
         try:  # a step that had begun has ended when this returns; the next one knows
-            _wait_for_step(database, id)
-        except InstanceBusy:
-            pass  # the suspension holds, and this step is the last one
+            with suppress(InstanceBusy):  # the suspension holds all the same; the step that goes on is the last one
+                _wait_for_step(database, id)
         except InstanceOver:
             activate_jobs(using=database, process_instance_id=str(id))
         return moved

@@ -10,7 +10,7 @@ import isodate
 from django.db.models import QuerySet
 
 from jobexec.conf import get_settings
-from jobexec.sensitive import HIDDEN, contains_one_of
+from jobexec.sensitive import hide
 
 from ..engine import rows
 from ..models import ActivityInstance, ProcessInstance
@@ -41,20 +41,12 @@ def _kept(using: str, definition: str, variables: dict[str, Any]) -> dict[str, A
     """What SENSITIVE in PROCESSES names is not kept any longer than the process needs it, nor what a join has needed:
     a flow that is restarted has not failed again."""
     words, process = get_settings().processes.sensitive, definitions.process(using, definition)
-    return {
-        name: HIDDEN if contains_one_of(name, words) else _without(value, words)
+    found = {
+        name: value
         for name, value in variables.items()
         if name == definitions.CALLS or not definitions.is_internal(process, name)
     }
-
-
-def _without(value: Any, words: tuple[str, ...]) -> Any:
-    """The same JSON without what is below a name with one of these words."""
-    if not words or not isinstance(value, dict | list):
-        return value
-    if isinstance(value, list):
-        return [_without(each, words) for each in value]
-    return {key: HIDDEN if contains_one_of(key, words) else _without(each, words) for key, each in value.items()}
+    return dict(hide(found, words=words)) if words else found
 
 
 def removal_time(using: str, definition: str, end: datetime) -> datetime | None:

@@ -53,7 +53,7 @@ class IncidentWriter:
             announce(incident_opened, self.using, Incident, incidents=list(found))
 
     def _without_secrets(self, message: str) -> str:
-        """Who has thrown an error may have quoted variables in its message."""
+        """The message without sensitive values: whoever threw the error may have quoted variables in it."""
         variables = self.tokens.variables.values()
         return redact_text(message, (secret for each in variables for secret in values_below(each)), STACK_LENGTH)
 

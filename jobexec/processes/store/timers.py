@@ -62,7 +62,7 @@ def following(repeat: str, planned: datetime, now: datetime) -> datetime | None:
 def local_now(using: str) -> datetime:
     """What the function ``now()`` gives: the current time with the offset of the project's time zone, TIME_ZONE."""
     local = localtime(clock.now(using), get_default_timezone())
-    # with the name of the zone, which FEEL writes as @Europe/Berlin, workers could not read it as ISO 8601
+    # FEEL writes a named zone as @Europe/Berlin, which is not ISO 8601: workers could not parse it.
     return local.replace(tzinfo=timezone(local.utcoffset() or timedelta()))
 
 

@@ -79,17 +79,17 @@ def _search(
     pages: Pages,
     response: Response[...],
     views: Callable[[str, Sequence[Any]], Sequence[Any]],
-    not_for: Mapping[str, str] = MappingProxyType({}),
+    only_for: Mapping[str, str] = MappingProxyType({}),
     complete: Callable[[Row], Row] = lambda row: row,
 ) -> HttpResponse:
     """The newest rows that match the comparisons of columns, at most MOST, are compared and sorted here.
 
     Only the members that the search filters and sorts by are made of all of them; the rows of the returned page are
-    read in full. ``not_for`` are columns that are read for the members alone that they are given with.
+    read in full. ``only_for`` has columns by the member that needs them; they are not loaded to compare other members.
     """
     asked, order, using = body["filter"], body["sort"], database()
     names = asked.names | order.names
-    deferred = [column for member, column in not_for.items() if member not in names]
+    deferred = [column for member, column in only_for.items() if member not in names]
     loaded = list(rows.filter(resolved(using, asked.where)).order_by("-pk").defer(*deferred)[:MOST])
     compared = views(using, loaded) if names else [None] * len(loaded)
     matching = []
