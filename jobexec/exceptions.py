@@ -30,10 +30,11 @@ class JobExecError(Exception):
 
 
 class InvalidSettings(JobExecError, ImproperlyConfigured):
-    """The JOBEXEC setting is not valid. ``problems`` are the sentences of the message, if it lists several."""
+    """The JOBEXEC setting is not valid."""
 
-    def __init__(self, message: str, problems: Iterable[object] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, *args: object, problems: Iterable[object] = ()) -> None:
+        super().__init__(*args)
+        #: What the message lists, if it lists anything.
         self.problems = tuple(map(str, problems))
 
 

@@ -80,7 +80,7 @@ def checked(settings: Settings | None, problems: Collection[Problem]) -> Setting
     """Return the settings if there is no problem. Raises InvalidSettings, which lists all problems."""
     if settings is None or problems:
         lines = ["The JOBEXEC setting is not valid:", *(f"- {item}" for item in problems)]
-        raise InvalidSettings("\n".join(lines), problems)
+        raise InvalidSettings("\n".join(lines), problems=problems)
     return settings
 
 
