@@ -116,13 +116,13 @@ class JobAcquisition(Loop):
                 if self.sift is not None:
                     made, behind = self.sift(made)
                     self._give_back(behind)
+                if acquisition.jobs and signals.job_acquired.has_listeners(Job):  # while none of them can have started
+                    signals.job_acquired.send_robust(
+                        sender=Job, using=self.node.using, jobs=acquisition.jobs, node=self.node.owner
+                    )
             finally:
                 # Locked jobs are always submitted: a loop that is being stopped releases them through the pool.
                 self.pool.submit(made, reserved, share)
-        if acquisition.jobs and signals.job_acquired.has_listeners(Job):
-            signals.job_acquired.send_robust(
-                sender=Job, using=self.node.using, jobs=acquisition.jobs, node=self.node.owner
-            )
         failures = acquisition.lock_failures
         return self._after(acquisition, Round(reserved, acquisition.found, len(made), failures), began)
 

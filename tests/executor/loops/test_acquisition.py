@@ -279,11 +279,11 @@ def test_a_conflict_backs_off_and_is_no_error(alias, build, monkeypatch):
     assert loop.pool.reserve(99, lambda: None) == 5
 
 
-def test_tells_what_it_acquired(alias, build):
+def test_tells_what_it_acquired_before_a_thread_can_take_it(alias, build):
     heard = []
 
     def hear(sender, using, jobs, node, **kwargs):
-        heard.append((sender, using, [job.handler_type for job in jobs], node))
+        heard.append((sender, using, [job.handler_type for job in jobs], node, loop.pool.jobs_in_hand()))
 
     signals.job_acquired.connect(hear)
     try:
@@ -293,7 +293,8 @@ def test_tells_what_it_acquired(alias, build):
         loop.run_once()
     finally:
         signals.job_acquired.disconnect(hear)
-    assert heard == [(Job, alias, ["tests.do_nothing"], loop.node.owner)]
+    assert heard == [(Job, alias, ["tests.do_nothing"], loop.node.owner, [])]
+    assert len(loop.pool.jobs_in_hand()) == 1
 
 
 def test_a_wake_up_ends_the_wait(alias, build):
