@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from itertools import repeat
@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.views.decorators.debug import sensitive_variables
 
 from jobexec import clock, signals, tracing
@@ -40,6 +41,8 @@ _OPTIONS = frozenset(SHARED_COLUMNS) - {"revision", "lock_owner", "lock_expirati
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 #: A pattern keeps copies of itself for this number of resources.
 _RESOURCES = 1000
+#: Writes one row, whose values are parameters.
+Insert = Callable[[BaseDatabaseWrapper, Table, Mapping[str, Any]], None]
 _OF_EACH = ("handler_configuration", "due_date", "id", "create_time")
 #: What a job belongs to: texts that are stored as they are, so that jobs of one pattern may differ in them.
 _BELONGS = ("execution_id", "process_instance_id", "root_process_instance_id", "correlation_id")
@@ -58,10 +61,16 @@ def create_job(using: str, **columns: Any) -> NewJob:
     commit. Raises :class:`~jobexec.exceptions.InvalidJob` for unknown columns, a naive due date, an unknown category or
     a resource that RESOURCES does not cover.
     """
+    return create_job_by(using, None, columns)
+
+
+@sensitive_variables("columns", "own")
+def create_job_by(using: str, insert: Insert | None, columns: dict[str, Any]) -> NewJob:
+    """Create a job as :func:`create_job`; ``insert`` writes its row, together with others of the caller."""
     own = _take(columns)
     pattern = Pattern(using, columns)
     pattern.authorize()
-    return pattern.create(**_encrypted(columns, own))
+    return pattern.create(insert=insert, **_encrypted(columns, own))
 
 
 @sensitive_variables("rows", "given", "columns", "own")
@@ -256,7 +265,13 @@ class Pattern:
         return pattern
 
     def create(
-        self, handler_configuration: Any = None, encoded: str | None = None, *, stays: bool = True, **own: Any
+        self,
+        handler_configuration: Any = None,
+        encoded: str | None = None,
+        *,
+        stays: bool = True,
+        insert: Insert | None = None,
+        **own: Any,
     ) -> NewJob:
         """Insert one job like :func:`create_job`; see :meth:`job` for the arguments.
 
@@ -273,10 +288,10 @@ class Pattern:
             hold.expect([row])
         if job_log.wants(LogState.CREATED):
             with atomic(using):
-                insert_row(connection, table, values)
+                (insert or insert_row)(connection, table, values)
                 _log(using, [row])
         else:
-            insert_row(connection, table, values)
+            (insert or insert_row)(connection, table, values)
         _tell(using, table, [row], hold)
         tell_watchers(using, [row])
         return row  # type: ignore[no-any-return]

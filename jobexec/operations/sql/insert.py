@@ -50,7 +50,7 @@ def json_text(value: Any) -> str:
     return json.dumps(value, cls=DjangoJSONEncoder)
 
 
-def insert_row(connection: BaseDatabaseWrapper, table: Table, values: Mapping[str, Any]) -> None:
+def insert_row(connection: BaseDatabaseWrapper, table: type[models.Model], values: Mapping[str, Any]) -> None:
     """Insert one row; ``values`` come from :func:`parameters`."""
     statement = _statement(_ops(connection), table, tuple(values))
     try:
@@ -63,6 +63,17 @@ def insert_row(connection: BaseDatabaseWrapper, table: Table, values: Mapping[st
     except Exception:
         with transaction.mark_for_rollback_on_error(connection.alias):  # as Model.save() does
             raise
+
+
+def insert_text(connection: BaseDatabaseWrapper, table: type[models.Model], names: tuple[str, ...]) -> str:
+    """The INSERT of one row as a text, with a placeholder for each of the columns ``names``."""
+    return _statement(_ops(connection), table, names).one
+
+
+def without_defaults(table: type[models.Model], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the :func:`parameters` of a row that differ from the defaults of their fields."""
+    defaults = _defaults(table)
+    return {name: value for name, value in values.items() if value != defaults[name]}
 
 
 def insert_missing(using: str, table: type[models.Model], rows: Sequence[Mapping[str, Any]]) -> int | None:
@@ -158,7 +169,7 @@ def _ops(connection: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _statement(ops: Any, table: Table, names: tuple[str, ...]) -> _Statement:
+def _statement(ops: Any, table: type[models.Model], names: tuple[str, ...]) -> _Statement:
     quote = ops(None).quote_name  # it needs no connection, and a cache must not keep one
     constants = _constants(table, names)
     columns = ", ".join(quote(name) for name in (*names, *constants))
@@ -169,17 +180,18 @@ def _statement(ops: Any, table: Table, names: tuple[str, ...]) -> _Statement:
     return _Statement(head + row, head + named, head, row)
 
 
-def _constants(table: Table, given: Iterable[str]) -> dict[str, Any]:
+def _constants(table: type[models.Model], given: Iterable[str]) -> dict[str, Any]:
     """Return the defaults of the columns that are not given, without those that are NULL."""
     left = set(given)
     return {name: value for name, value in _defaults(table).items() if value is not None and name not in left}
 
 
 @cache
-def _defaults(table: Table) -> dict[str, Any]:
+def _defaults(table: type[models.Model]) -> dict[str, Any]:
     """Return the field defaults as parameters, except ``id`` and ``create_time``, which differ for each row."""
     defaults = {field.name: field.get_default() for field in table._meta.concrete_fields}
-    return parameters(connections["default"], table, defaults | {"id": None, "create_time": None})
+    own = {name: None for name in ("id", "create_time") if name in defaults}
+    return parameters(connections["default"], table, defaults | own)
 
 
 def _literal(value: Any) -> str:

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import types
+from collections.abc import Callable
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -58,13 +59,20 @@ def _defaults(part: Any) -> list[tuple[str, Any]]:
 
 
 def _encoded(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_encoded(item) for item in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, Expression):
-        return _object(value)
-    if isinstance(value, Enum):
-        return value.value
-    return _encoded_value(value)
+    encode = _encoder(type(value))  # type: ignore[arg-type]
+    return value if encode is None else encode(value)
+
+
+@cache
+def _encoder(kind: Any) -> Callable[[Any], Any] | None:
+    """What encodes the values of a type; None if they are JSON."""
+    if kind in (str, bool, int, float, types.NoneType):
+        return None
+    if issubclass(kind, tuple):
+        return lambda value: [_encoded(item) for item in value]
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    return _encoded_value if issubclass(kind, Expression) or not dataclasses.is_dataclass(kind) else _object
 
 
 def _encoded_value(value: Value) -> Any:

@@ -15,7 +15,7 @@ from jobexec.operations.sql.server_time import keep_time
 from ..definition import Process, shape, to_json
 from ..handlers.starting import start_instance
 from ..models import ProcessDefinition, ProcessInstance
-from ..store.definitions import is_stored
+from ..store.suspensions import is_known
 from .job_definitions import record
 
 
@@ -33,8 +33,10 @@ def start_flow(
     start = partial(
         start_instance, using, id, business_key=business_key, variables=variables, tenant_id=tenant_id, user=user
     )
-    if is_stored(using, id):
-        return start()
+    keep_time(using)
+    known, free = is_known(using, id)
+    if known:
+        return start(free=free)
     with transaction.atomic(using=using):  # the shape of a flow that is refused is not stored either
         _store(using, id, process)
         return start()
@@ -43,7 +45,8 @@ def start_flow(
 def define(using: str, process: Process) -> str:
     """Store the shape of a flow if it is new; returns the id of its definition."""
     id = _definition_id(process)
-    if not is_stored(using, id):
+    known, _ = is_known(using, id)
+    if not known:
         _store(using, id, process)
     return id
 

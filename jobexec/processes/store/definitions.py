@@ -7,7 +7,6 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
-from django.db import connections
 from django.db.models import Q
 from django.utils.translation import gettext_noop
 
@@ -15,7 +14,6 @@ from ..definition import Binding, Kind, Process, from_json
 from ..engine.environment import Called
 from ..exceptions import UnknownProcess
 from ..models import ProcessDefinition
-from .lock import at_once
 
 #: The property of a definition that was written in Python.
 FLOW = "flow"
@@ -57,15 +55,6 @@ def needing(using: str, deployments: Collection[str]) -> dict[str, str]:
     return dict.fromkeys(found, gettext_noop("process definitions refer to it"))
 
 
-def is_stored(using: str, id: str) -> bool:
-    """Whether there is a definition with this id."""
-    if not at_once(using):
-        return ProcessDefinition.objects.using(using).filter(pk=id).exists()
-    with connections[using].cursor() as cursor:  # each start of a flow asks
-        cursor.execute(f"SELECT 1 FROM {ProcessDefinition._meta.db_table} WHERE id = %s", [id])
-        return cursor.fetchone() is not None
-
-
 def forget() -> None:
     """Forget the definitions that this process keeps: their rows have been deleted."""
     _read.cache_clear()
@@ -104,7 +93,8 @@ def resolve(using: str, tenant: str, called: Called) -> str:
 
 
 def _found(using: str, key: str, tenant: str, which: dict[str, Any], told: str) -> ProcessDefinition:
-    rows = ProcessDefinition.objects.using(using).filter(key=key, version__isnull=False, **which)
+    # The model may be long, and :func:`process` keeps it.
+    rows = ProcessDefinition.objects.using(using).filter(key=key, version__isnull=False, **which).defer("model")
     # The tenant's own comes first; '' sorts before every name.
     found = rows.filter(tenant_id__in={tenant, ""}).order_by("-tenant_id", "-version").first()
     if found is None:

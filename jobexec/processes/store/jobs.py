@@ -14,7 +14,7 @@ from jobexec.handlers.options import to_columns
 from jobexec.handlers.registry import registered
 from jobexec.identifiers import uuid7s
 from jobexec.operations.batches.of_jobs import begin_batch, count_added, seal_batch
-from jobexec.operations.enqueue.create import check_resource, create_job, create_jobs
+from jobexec.operations.enqueue.create import Insert, check_resource, create_job_by, create_jobs
 from jobexec.operations.external.create import create_external_jobs
 from jobexec.operations.rows.discard import discard_jobs, stop_jobs
 
@@ -46,6 +46,9 @@ STEP, ITEM = "step:", "item:"
 _PAGE = 1_000
 
 _HANDLERS = {JobKind.CONTINUE: CONTINUE, JobKind.TIMER: TIMER}
+
+#: Kinds of jobs that :meth:`JobWriter.prepare` creates itself.
+MADE_AT_ONCE = (JobKind.EXTERNAL, JobKind.BATCH)
 
 #: Events for which jobs wait.
 _ARMED = frozenset({Trigger.TIMER, Trigger.MESSAGE})
@@ -81,10 +84,10 @@ def _resource_of(element: str, handler: str, call: Mapping[str, Any], tenant: st
     return name
 
 
-def create(using: str, jobs: Sequence[dict[str, Any]]) -> None:
-    """Create jobs. A single one may stay with the node that takes the step."""
+def create(using: str, jobs: Sequence[dict[str, Any]], insert: Insert | None = None) -> None:
+    """Create jobs. A single one, which ``insert`` writes, may stay with the node that takes the step."""
     if len(jobs) == 1:
-        create_job(using, **jobs[0])
+        create_job_by(using, insert, jobs[0])
     elif jobs:
         create_jobs(using, jobs)
 
@@ -108,7 +111,7 @@ class JobWriter:
                 self._create_external(job)
             elif job.kind is JobKind.BATCH:
                 self._create_batch(job)
-        ours = [job for job in changes.new_jobs if job.kind not in (JobKind.EXTERNAL, JobKind.BATCH)]
+        ours = [job for job in changes.new_jobs if job.kind not in MADE_AT_ONCE]
         receivers = [each for row in changes.new_subscriptions if (each := self._receiver(row)) is not None]
         return [*map(self._columns, ours), *receivers]
 

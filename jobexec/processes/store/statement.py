@@ -11,13 +11,14 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import JSONField, Model
 
 from jobexec.models import Suspension, SuspensionScope
 from jobexec.operations.sql.copy import array
 from jobexec.operations.sql.delete import delete_rows
 from jobexec.operations.sql.dialect import dialect, prepared_cursor
-from jobexec.operations.sql.insert import json_text, parameters
+from jobexec.operations.sql.insert import insert_row, insert_text, json_text, parameters, without_defaults
 from jobexec.operations.sql.locks import names_conflict_target
 
 Table = type[Model]
@@ -63,6 +64,19 @@ class Statement:
 
     def send(self) -> None:
         """Write all of it."""
+        self._compose()
+        self._execute()
+
+    def send_with_row(self, connection: BaseDatabaseWrapper, table: Table, values: Columns) -> None:
+        """Write all of it and one more row, as :func:`~jobexec.operations.sql.insert.insert_row` does."""
+        self._compose()
+        if self._as_one:
+            self._add(insert_text(connection, table, tuple(values)), [*values.values()])
+        else:
+            insert_row(connection, table, values)
+        self._execute()
+
+    def _compose(self) -> None:
         for (table, column), values in self._deletes.items():
             self._delete(table, column, values)
         self._update_all()
@@ -71,6 +85,9 @@ class Statement:
             if not self._as_one:
                 self._bulk_create(table, rows, unique, update)
                 continue
+            if len(rows) == 1:
+                self._insert_one(table, rows[0], unique, update)
+                continue
             alike: dict[tuple[str, ...], list[Columns]] = {}
             for row in rows:
                 alike.setdefault(tuple(row), []).append({**_defaults(table, tuple(row)), **row})
@@ -78,7 +95,6 @@ class Statement:
                 for start in range(0, len(found), _PAGE):
                     self._insert(table, found[start : start + _PAGE], unique, update)
         self._deletes, self._updates, self._inserts, self._lifted = {}, [], {}, []
-        self._execute()
 
     def _delete(self, table: Table, column: str, values: Sequence[UUID]) -> None:
         if not self._as_one:
@@ -119,10 +135,19 @@ class Statement:
         quote = connections[self.using].ops.quote_name
         names = ", ".join(map(quote, rows[0]))
         text = f"INSERT INTO {quote(table._meta.db_table)} ({names}) SELECT * FROM {self._given(table, rows[0])}"
-        if update:
-            changes = ", ".join(f"{quote(name)} = EXCLUDED.{quote(name)}" for name in update)
-            text += f" ON CONFLICT ({', '.join(map(quote, unique))}) DO UPDATE SET {changes}"
-        self._add(text, self._arrays(table, rows))
+        self._add(text + self._or_update(unique, update), self._arrays(table, rows))
+
+    def _insert_one(self, table: Table, row: Columns, unique: Sequence[str], update: Sequence[str]) -> None:
+        values = without_defaults(table, self._prepared(table, row))
+        text = insert_text(connections[self.using], table, tuple(values))
+        self._add(text + self._or_update(unique, update), [*values.values()])
+
+    def _or_update(self, unique: Sequence[str], update: Sequence[str]) -> str:
+        if not update:
+            return ""
+        quote = connections[self.using].ops.quote_name
+        changes = ", ".join(f"{quote(name)} = EXCLUDED.{quote(name)}" for name in update)
+        return f" ON CONFLICT ({', '.join(map(quote, unique))}) DO UPDATE SET {changes}"
 
     def _given(self, table: Table, names: Iterable[str]) -> str:
         """The rows that come as an array for each column: however many there are, the server parses as much text."""

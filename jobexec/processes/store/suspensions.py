@@ -21,6 +21,22 @@ from .columns import key_of
 from .lock import at_once
 
 
+def is_known(using: str, definition: str) -> tuple[bool, bool]:
+    """Whether there is a definition with this id, and whether no suspension at all is in force.
+
+    Each start of a flow asks for both. The second is False also where it would take another statement.
+    """
+    if not at_once(using):
+        return ProcessDefinition.objects.using(using).filter(pk=definition).exists(), False
+    with connections[using].cursor() as cursor:
+        cursor.execute(f"{_KNOWN}, NOT {IN_FORCE}", {"id": definition, "now": clock.now(using)})
+        known, free = cursor.fetchone()
+    return bool(known), bool(free)
+
+
+_KNOWN = f"SELECT EXISTS (SELECT 1 FROM {ProcessDefinition._meta.db_table} WHERE id = %(id)s)"
+
+
 def refuse_start(using: str, definition: str, tenant: str) -> None:
     """Raise Suspended if no instance of this definition may be started for this tenant."""
     found = refusal_of_start(using, definition, tenant)
