@@ -19,8 +19,6 @@ from jobexec.models import AbstractJob
 
 _LINES = 500  # per message to the server, some hundred kilobytes; larger messages gain nothing
 _SPECIAL = re.compile(r"[\\\t\n\r]")
-_QUOTES, _QUOTED = re.compile(r"[\\\"]"), str.maketrans({"\\": r"\\", '"': r"\""})
-_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
 def copy_rows(
@@ -47,7 +45,7 @@ def _element(value: Any) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, str):
-        return f'"{value.translate(_QUOTED)}"' if _QUOTES.search(value) else f'"{value}"'
+        return '"' + value.replace("\\", r"\\").replace('"', r"\"") + '"'
     return f'"{_text(value)}"'
 
 
@@ -67,10 +65,15 @@ def _execute(cursor: Any, statement: str, lines: Iterable[str]) -> None:
     execute(statement, None, False, {"connection": connection, "cursor": cursor})
 
 
+def _escaped(value: str) -> str:
+    """Much faster than ``str.translate``; the backslash comes first."""
+    return value.replace("\\", r"\\").replace("\t", r"\t").replace("\n", r"\n").replace("\r", r"\r")
+
+
 def _text(value: Any) -> str:
     """Format a parameter in the text format of COPY."""
     if isinstance(value, str):
-        return value.translate(_ESCAPES) if _SPECIAL.search(value) else value
+        return _escaped(value) if _SPECIAL.search(value) else value
     if value is None:
         return r"\N"
     if isinstance(value, bool):
