@@ -212,14 +212,16 @@ class PostgreSQL(Dialect):
     def keep_plans(self, connection: Any) -> None:
         connection.ensure_connection()
         driver = connection.connection
-        if driver not in _keep_plans:
+        if driver in _keep_plans:
+            return
+        with connection.wrap_database_errors:  # else Django would keep a connection that has broken here
             # Behind a pooler each statement may meet another server process, and psycopg's pool lends to other threads.
             pooled = connection.settings_dict["OPTIONS"].get("pool") or self.is_behind_pooler(driver)
             keep = not (pooled or self.prepares_sessions(connection))
             if keep:
                 with driver.cursor() as cursor:
                     cursor.execute(_BY_INDEX)
-            _keep_plans[driver] = keep
+        _keep_plans[driver] = keep
 
     @contextmanager
     def pipeline(self, connection: Any) -> Iterator[None]:

@@ -7,6 +7,7 @@ from jobexec.models import Job
 from jobexec.operations.sql import postgresql
 from jobexec.operations.sql.dialect import dialect, keep_plans
 from jobexec.operations.sql.errors import is_conflict
+from jobexec.runtime.connections import refresh_connections
 from tests.support.factories import acquire, make_job
 
 pytestmark = [pytest.mark.transactional, pytest.mark.databases("postgresql")]
@@ -53,6 +54,24 @@ def test_nothing_is_prepared_behind_a_pooler(alias, execute, monkeypatch):
     keep_plans(alias)
     assert execute("SELECT %s::int", 1) == ([(1,)], [])
     assert setting(alias, "enable_seqscan") == "on"
+
+
+@pytest.mark.parametrize("place", ["the look for a pooler", "the settings"])
+def test_a_connection_that_breaks_there_is_replaced(alias, execute, monkeypatch, place):
+    """The thread of a loop: it would keep the broken connection, and never acquire or settle a job again."""
+    if place == "the settings":
+        monkeypatch.setattr(postgresql.PostgreSQL, "is_behind_pooler", lambda self, driver: False)
+    connections[alias].ensure_connection()
+    other = connections[alias].copy()
+    with other.cursor() as cursor:
+        pid = connections[alias].connection.info.backend_pid
+        cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
+    other.close()
+    with pytest.raises(OperationalError):
+        keep_plans(alias)
+    refresh_connections()
+    keep_plans(alias)
+    assert execute("SELECT %s::int", 1) == ([(1,)], ["SELECT $1::int"])
 
 
 def setting(alias, name):
