@@ -92,7 +92,7 @@ def parse_processes(text: str) -> int | str:
     if text == AUTO:
         return AUTO
     if not re.fullmatch(r"\d{1,9}", text) or not int(text):
-        raise ValueError(f"expected a number of processes, or auto, got {text!r}")
+        raise ValueError(f"expected a number of processes, at least 1, or auto, got {text!r}")
     return int(text)
 
 

@@ -177,11 +177,9 @@ def _reserved(address: str, port: int) -> Iterator[int]:
 def _processes(text: str) -> int | str:
     """An argparse type that keeps the error message."""
     try:
-        if (found := parse_processes(text)) != 0:
-            return found
+        return parse_processes(text)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from error
-    raise ArgumentTypeError("expected at least 1, or auto, got 0")
 
 
 def _at_least(least: int, most: int | None = None) -> Callable[[str], int]:
