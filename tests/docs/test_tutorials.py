@@ -193,9 +193,10 @@ class FirstJob:
 
 
 def like(line):
-    """A pattern for lines that differ from this one by times, ids and numbers of processes."""
+    """A pattern for lines that differ from this one by dates, times, ids and numbers of processes."""
     pattern = re.escape(line)
     for shown, meant in (
+        (r"\d{4}\\-\d\d\\-\d\d", r"\d{4}-\d\d-\d\d"),
         (r"\d\d:\d\d:\d\d,\d{3}", r"\d\d:\d\d:\d\d,\d{3}"),
         (r"[0-9a-f]{8}\\-…", "[0-9a-f-]{36}"),
         ("…", ".*"),
