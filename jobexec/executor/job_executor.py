@@ -19,6 +19,7 @@ from jobexec.operations.settle.release import release_jobs
 from jobexec.operations.sql.errors import one_line
 from jobexec.operations.sql.locks import is_single_writer
 from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.operations.values.failure_log import failure_log
 from jobexec.operations.values.followers import MOST, Followers, Streak
 
 from ..runtime.threads import Deadline, Service, call_in_thread
@@ -181,6 +182,7 @@ class JobExecutor(Service):
         settled = [settlement.stop(_SETTLE_STOP) for engine in engines for settlement in engine.settlements]
         for engine in engines:
             engine.meters.stop(_LOOP_STOP)
+        failure_log.finish(now=True)
         if drained and all(settled):
             stopped = [engine.heartbeat.stop(_LOOP_STOP) for engine in engines]
             return all(stopped)

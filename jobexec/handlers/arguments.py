@@ -15,6 +15,7 @@ from jobexec.exceptions import InvalidJob, UnreadableJob
 from jobexec.json_values import TooDeep, check_json, encode_json
 from jobexec.sensitive import HIDDEN, is_sensitive, may_be_within, values_below
 
+from .options import misplaced_option
 from .signatures import checked_names, names_by_position, positions
 
 _SHAPES = 1000  # a function with **kwargs may be called in any number of ways
@@ -45,7 +46,8 @@ class Arguments:
         try:
             self._bind(args, kwargs)
         except TypeError as error:
-            raise InvalidJob(f"{self.name}: {error}.") from None
+            strange = [name for name in kwargs if name not in self.signature.parameters]
+            raise InvalidJob(f"{self.name}: {error}.{misplaced_option(strange)}") from None
         configuration = {"args": args, "kwargs": dict(kwargs)}
         encoded = encode_json(configuration)
         if encoded is None:

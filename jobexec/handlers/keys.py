@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.crypto import salted_hmac
@@ -16,7 +16,8 @@ from jobexec.exceptions import InvalidJob
 from jobexec.json_values import check_storable, shown
 from jobexec.sensitive import hide
 
-from .arguments import Arguments
+if TYPE_CHECKING:
+    from .arguments import Arguments
 
 LONGEST = 255
 _SALT = "jobexec.unique"

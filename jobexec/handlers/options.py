@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
@@ -122,6 +122,15 @@ def unknown_option(name: str, known: Collection[str]) -> InvalidJob:
     else:
         meant = get_close_matches(str(name), known, n=1)
     return InvalidJob(f"Unknown option {name!r}." + (f" Did you mean {meant[0]!r}?" if meant else ""))
+
+
+def misplaced_option(names: Iterable[str]) -> str:
+    """What to do about the first of these arguments that is an option of jobexec or of another library."""
+    for name in names:
+        meant = [word for word in (name, *_WORDS.get(name, ())) if word in JobOptions.__annotations__]
+        if meant:
+            return f" Options of a job are not arguments: using({meant[0]}=...).enqueue(...)."
+    return ""
 
 
 def check_options(options: Mapping[str, Any]) -> None:

@@ -204,9 +204,9 @@ def test_a_server_that_takes_too_few_connections_is_told_once(alias, run):
         (["--backend", "elsewhere"], {}, 2, "got 'elsewhere'."),
         (["--backend", "mail", "--engine", "default"], {}, 2, "do not give them as well"),
         (["--queue-size", "many"], {}, 2, "invalid int value: 'many'"),
-        (["--processes", "0"], {}, 2, "argument --processes: expected a number of processes, at least 1, or auto, got '0'"),
+        (["--processes", "0"], {}, 2, "--processes: expected a number of processes, at least 1, or auto, got '0'"),
         (["--threads", "0"], {}, 2, "--threads must be a whole number from 1 to 10000; got 0."),
-        (["--processes", "many"], {}, 2, "argument --processes: expected a number of processes, at least 1, or auto, got 'many'"),
+        (["--processes", "many"], {}, 2, "a number of processes, at least 1, or auto, got 'many'"),
         (["--processes", "2"], {}, 1, "is on SQLite, which only one executor at a time may serve"),
         (["--node", ""], {}, 2, "printable characters"),
         (

@@ -31,7 +31,7 @@ class Event:
     badge: SafeString
     facts: tuple[str, ...] = ()
     message: str | SafeString = ""
-    details: str = ""
+    details: str | SafeString = ""
     url: str = ""
 
     @property
@@ -101,7 +101,7 @@ def _logged(entry: JobLog) -> Event:
         log_badge(entry),
         tuple(_facts(entry)),
         display.shortened(entry.exception_message, 160) if entry.exception_message else "",
-        "\n\n".join(filter(None, (entry.exception_message, entry.exception_stack))),
+        display.stack_trace(entry.exception_stack or entry.exception_message) if entry.exception_message else "",
     )
 
 

@@ -200,7 +200,7 @@ class _Subject(Page):
                 "url": definitions.page_url(row.pk),
                 "category": row.category,
                 "priority": row.priority if row.overriding_priority is None else row.overriding_priority,
-                "plan": row.retry_plan or display.NONE,
+                "plan": row.retry_plan or _("%(plan)s, the default") % {"plan": get_settings().default_retry_plan},
                 "exclusive": row.exclusive,
             }
             for row in rows[:DEFINITIONS_SHOWN]

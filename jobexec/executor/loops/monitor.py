@@ -11,6 +11,7 @@ from jobexec.models import AbstractJob
 from jobexec.operations.manage.cancel import cancelled_among
 from jobexec.operations.rows.progress import Progress, clear_progress, write_progress
 from jobexec.operations.values.acquired_job import AcquiredJob
+from jobexec.operations.values.failure_log import failure_log
 
 from ...runtime.connections import rest_connections
 from ...runtime.threads import Loop
@@ -50,6 +51,7 @@ class Monitor(Loop):
                 each.cancel_requested = True
 
     def run_once(self) -> float:
+        failure_log.finish()
         asked = self._cancel()
         written = self._progress()
         self._idle = 0 if asked or written else self._idle + 1

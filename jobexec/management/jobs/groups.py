@@ -134,7 +134,7 @@ class Groups(Group):
 
 def _columns() -> list[Column]:
     return [
-        Column(_("fingerprint")),
+        Column(_("fingerprint"), least=8),
         Column(_("last"), right=True),
         Column(_("total"), right=True),
         Column(_("dead letters"), right=True),

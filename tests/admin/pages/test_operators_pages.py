@@ -79,6 +79,11 @@ class TestSubject:
         add = f"{list_url(Suspension)}add/?{urlencode({'scope': 'job_definition_id', 'value': HANDLER})}"
         assert add.replace("&", "&amp;") in text
 
+    def test_without_a_plan_of_its_own_a_handler_has_the_default_one(self, admin, settings):
+        settings.JOBEXEC = {"DEFAULT_RETRY_PLAN": "R7/PT3S"}
+        JobDefinition.objects.create(id=HANDLER, handler_type=HANDLER, category="default")
+        assert "R7/PT3S, the default" in text_of(admin, subject("handler", HANDLER))
+
     @pytest.mark.parametrize(("kind", "name"), [("handler", HANDLER), ("category", "default")])
     def test_its_last_runs_are_told_apart_by_their_calls(self, admin, staff, kind, name):
         there, gone = data.dead_letter(handler_configuration=CALL), data.dead_letter()

@@ -163,6 +163,38 @@ def test_a_storm_of_failures_is_one_line_a_minute(alias, handle, jobexec_clock, 
     assert lines(20, 21) == ["ValueError: 20", "ValueError: 21"], "the storm is over"
 
 
+@pytest.mark.gate
+@pytest.mark.parametrize("how", ["its minute", "a stop"])
+def test_the_end_of_a_storm_is_logged(alias, handle, make_executor, jobexec_clock, caplog, how):
+    def fail(number):
+        raise ValueError(number)
+
+    handle(fail, name="tests.fail", retries="R1/PT0S")
+    executor = make_executor()
+
+    def lines():
+        said = [record.getMessage() for record in caplog.records if record.name == "jobexec.execution"]
+        caplog.clear()
+        return [text.partition(": ")[2] for text in said]
+
+    for number in range(25):
+        make_job(alias, handler_type="tests.fail", handler_configuration={"args": [number], "kwargs": {}})
+        run_one(alias)
+    assert lines() == [f"ValueError: {number}" for number in range(10)]
+    monitor = executor.engines[alias].monitor
+    monitor.run_once()
+    assert lines() == [], "its minute is not over"
+    if how == "a stop":
+        executor.start()
+        assert executor.stop()
+    else:
+        jobexec_clock.advance(60)
+        monitor.run_once()
+    assert lines() == ["ValueError: 24 (14 more of this group not logged)"]
+    monitor.run_once()
+    assert lines() == []
+
+
 def test_a_storm_of_late_ends_is_ten_lines_in_the_log(alias, caplog):
     make_job(alias, handler_type="tests.slow")
     (work,) = acquire(alias, "here:1")

@@ -194,6 +194,8 @@ def test_unknown_categories_and_absurd_times_are_refused(alias, add):
         ([1, "", 3], {}, "strict: too many positional arguments"),
         ([1], {"colour": 1}, "strict: got an unexpected keyword argument 'colour'"),
         ([1], {"context": 1}, "strict: got an unexpected keyword argument 'context'"),
+        ([1], {"delay": 5}, r"'delay'\. Options of a job are not arguments: using\(delay=\.\.\.\)\.enqueue"),
+        ([1], {"countdown": 5}, r"'countdown'\. Options of a job are not arguments: using\(delay=\.\.\.\)\.enqueue"),
         ([object()], {}, "strict: argument 'number': expected JSON, got <object"),
         ([{1, 2}], {}, "argument 'number': expected JSON"),
         ([b"bytes"], {}, "argument 'number': expected JSON"),

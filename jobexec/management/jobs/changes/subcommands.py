@@ -232,7 +232,7 @@ SUBCOMMANDS = (
     ),
     Subcommand(
         "suspend",
-        "Keep jobs from running, or everything of a tenant, process or handler (--scope).",
+        "Keep jobs from running, or everything of a tenant, process, handler or category (--scope).",
         "suspend",
         usual=RUNNABLE_TABLES,
         add_options=_suspend_options,
@@ -241,7 +241,7 @@ SUBCOMMANDS = (
     ),
     Subcommand(
         "activate",
-        "Let suspended jobs run again, or everything of a tenant, process or handler (--scope).",
+        "Let suspended jobs run again, or everything of a tenant, process, handler or category (--scope).",
         "activate",
         usual=(SuspendedJob,),
         add_options=_activate_options,
