@@ -85,6 +85,10 @@ def task_options() -> dict[str, Any]:
     return {name: kind for name, kind in JobOptions.__annotations__.items() if name not in ELSEWHERE}
 
 
+#: What is given to django.tasks itself.
+_OF_DJANGO = ("queue_name", "run_after")
+
+
 def check_task_options(options: Mapping[str, Any], *, handler: bool = True) -> None:
     """Raise :class:`~jobexec.exceptions.InvalidJob`, naming the option, if one is unknown or has a wrong value.
 
@@ -95,7 +99,7 @@ def check_task_options(options: Mapping[str, Any], *, handler: bool = True) -> N
         if name in ELSEWHERE:
             raise InvalidJob(f"{name}: not an option of a task; {ELSEWHERE[name]}.")
         if name not in known:
-            raise unknown_option(name, known)
+            raise unknown_option(name, (*known, *_OF_DJANGO))
     for name in OF_HANDLER:
         _check_names(name, options.get(name, ()))
     check_options(of_job(options))

@@ -79,7 +79,7 @@ _BOOLEANS = ("exclusive", "atomic", "encrypted")
 
 #: What other libraries call an option, or one that other functions here have.
 _WORDS = {
-    "countdown": ("delay",),
+    "countdown": ("delay", "run_after"),
     "eta": ("run_after",),
     "queue": ("category", "queue_name"),
     "queue_name": ("category",),

@@ -46,7 +46,8 @@ def test_the_decorator_takes_options(shop):
     [
         ({"retriess": 1}, "tests.support.shop.plain: Unknown option 'retriess'. Did you mean 'retries'?"),
         ({"zzz": 1}, "Unknown option 'zzz'."),
-        ({"queue": 1}, "Unknown option 'queue'."),
+        ({"queue": 1}, "Unknown option 'queue'. Did you mean 'queue_name'?"),
+        ({"countdown": 1}, "Unknown option 'countdown'. Did you mean 'run_after'?"),
         ({"retries": "sometimes"}, "retries: Invalid retry plan 'sometimes'"),
         ({"exclusive": "yes"}, "exclusive: expected True or False, got 'yes'"),
         ({"timeout": -1}, "timeout: expected a timedelta, a number of seconds"),

@@ -197,6 +197,11 @@ class TestDefinitions:
             id="shop.pay", handler_type="shop.pay", category="default", priority=3
         )
 
+    def test_the_projects_own_come_first(self, alias):
+        JobDefinition.objects.using(alias).create(id="jobexec.own", handler_type="jobexec.own", category="default")
+        lines = jobs("definitions", alias=alias)[1].splitlines()
+        assert [line.split()[0] for line in lines] == ["definition", "shop.pay", "jobexec.own"]
+
     def test_override_and_clear(self, alias):
         job = create_job(alias, handler_type="shop.pay", job_definition_id="shop.pay")
         code, text = jobs("definitions", "override", "shop.pay", 9, alias=alias)

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobexec import clock, operations
+from jobexec.identifiers import OWN
 from jobexec.models import Batch, DeadLetterJob, JobDefinition
 from jobexec.operations.reports.counts import CappedCount
 from jobexec.operations.values.humanize import NONE, distance
@@ -129,7 +130,7 @@ _NESTED = (Override(), Clear(), Retries())
 
 
 class Definitions(Group):
-    """List job definitions by id, or run a nested action."""
+    """List job definitions by id, the project's before jobexec's own; or run a nested action."""
 
     name = "definitions"
     help = "List registered handlers with their priorities; or override one, requeue all dead letters of a handler."
@@ -137,7 +138,8 @@ class Definitions(Group):
     nested = _NESTED
 
     def _list(self, options: Mapping[str, Any], screen: Screen) -> int:
-        found = list(JobDefinition.objects.using(screen.using).order_by("id"))
+        rows = JobDefinition.objects.using(screen.using).order_by("id")
+        found = sorted(rows, key=lambda row: row.handler_type.startswith(OWN))  # the project's come first
         if screen.json:
             for each in found:
                 screen.tell({field.name: getattr(each, field.attname) for field in each._meta.concrete_fields})
