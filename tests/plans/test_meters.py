@@ -119,7 +119,7 @@ def test_the_runs_of_a_subject_are_read_without_those_of_others(alias: str) -> N
 
 
 def test_large_numbers_are_estimated_as_far_as_the_database_knows(alias: str) -> None:
-    """A tile, a list, a tab: 32,768 dead letters of one group, and 10 others."""
+    """A tile, a list, a tab: at least 32,768 dead letters of one group, and 10 others."""
     fill(alias, DeadLetterJob, handler_type="tests.pay", fingerprint="f" * 16)
     for _ in range(10):
         make_row(DeadLetterJob, alias, handler_type="tests.ship", fingerprint="0" * 16)
@@ -127,6 +127,7 @@ def test_large_numbers_are_estimated_as_far_as_the_database_knows(alias: str) ->
         cursor.execute(ANALYZE[connections[alias].vendor].format(DeadLetterJob._meta.db_table))
     rows = DeadLetterJob.objects.using(alias)
     whole, pay = CappedCount.of(rows), rows.filter(handler_type="tests.pay")
+    made = pay.count()
     standing = subjects.standing_of(alias, "handler", "tests.pay").tables[DeadLetterJob]
     of_groups = dead_letters_by_group(alias, ["f" * 16, "0" * 16])
     of_conditions = [CappedCount.of(pay), standing, of_groups["f" * 16]]
@@ -134,10 +135,10 @@ def test_large_numbers_are_estimated_as_far_as_the_database_knows(alias: str) ->
     if vendor == "sqlite":
         assert str(whole) == "10,000+"
     else:
-        assert 16_000 < whole.likely < 64_000
+        assert made / 2 < whole.likely < 2 * made
         assert str(whole).startswith("≈")
     if vendor == "postgresql":
-        assert [30_000 < count.likely < 35_000 for count in of_conditions] == [True] * 3
+        assert [0.9 * made < count.likely < 1.1 * made for count in of_conditions] == [True] * 3
     else:
         assert [(count.estimate, count.capped) for count in of_conditions] == [(None, True)] * 3
     other = subjects.standing_of(alias, "handler", "tests.ship").tables[DeadLetterJob]
