@@ -8,6 +8,7 @@ from datetime import datetime
 
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
@@ -101,8 +102,15 @@ def _logged(entry: JobLog) -> Event:
         log_badge(entry),
         tuple(_facts(entry)),
         display.shortened(entry.exception_message, 160) if entry.exception_message else "",
-        display.stack_trace(entry.exception_stack or entry.exception_message) if entry.exception_message else "",
+        _details(entry.exception_message, entry.exception_stack),
     )
+
+
+def _details(message: str, stack: str) -> SafeString:
+    """The stack trace; before it the message, unless the trace ends with it, as that of a worker may not."""
+    parts = [display.pre(message)] if message and message not in stack else []
+    parts += [display.stack_trace(stack)] if stack else []
+    return format_html_join("", "{}", ((part,) for part in parts))
 
 
 def _facts(entry: JobLog) -> Iterable[str]:

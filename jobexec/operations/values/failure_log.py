@@ -81,13 +81,17 @@ class FailureLog:
     def finish(self, *, now: bool = False) -> None:
         """Log the last failure of each group that left some out in a minute that is over, or with ``now`` in any.
 
-        A storm that has ended would otherwise leave no trace of most of its failures.
+        A storm that has ended would otherwise leave no trace of most of its failures. Until it has, this is the one
+        line of each minute.
         """
         moment = clock.monotonic()
         with self._lock:
             over = [group for group, minute in self._groups.items() if now or minute.end <= moment]
-            ended = [self._groups.pop(group) for group in over]
-        for minute in ended:
+            ended = {group: self._groups.pop(group) for group in over}
+            for group, minute in ended.items():
+                if minute.last is not None and not now:
+                    self._groups[group] = _Minute(moment + _SECONDS, _EACH)
+        for minute in ended.values():
             if minute.last is not None:
                 with suppress(Exception):  # a project's logging filter
                     minute.last(minute.count - _EACH - 1)

@@ -235,13 +235,6 @@ def _take(
     return changes
 
 
-def _make_one_job(steps: Sequence[Step]) -> bool:
-    """Whether these steps make a single job, which can be written in one statement with their rows."""
-    kinds = [job.kind for each in steps for job in each.changes.new_jobs]
-    receives = any(row.key is not None for each in steps for row in each.changes.new_subscriptions)
-    return len(kinds) == 1 and kinds[0] not in MADE_AT_ONCE and not receives
-
-
 def write(using: str, steps: Sequence[Step]) -> None:
     """Write steps of hierarchies that are locked, with their jobs."""
     try:
@@ -257,11 +250,12 @@ def _write(using: str, steps: Sequence[Step]) -> None:
     for origin, tokens, changes in steps:
         check_step(tokens, changes)
         Flush(using, origin, tokens, changes, now, statement).gather()
-    writers = [(JobWriter(using, each.origin, each.tokens, now), each.changes) for each in steps]
-    if not (together := _make_one_job(steps)):  # jobs that are made at once look at the rows of new instances
+    if any(job.kind in MADE_AT_ONCE for each in steps for job in each.changes.new_jobs):
+        statement.send()  # these jobs are made of the rows of new instances
+    jobs = [job for each in steps for job in JobWriter(using, each.origin, each.tokens, now).prepare(each.changes)]
+    if len(jobs) != 1:
         statement.send()
-    jobs = [job for writer, changes in writers for job in writer.prepare(changes)]
-    create(using, jobs, statement.send_with_row if together else None)
+    create(using, jobs, statement.send_with_row)
     for origin, tokens, changes in steps:
         IncidentWriter(using, origin, tokens).write(changes)
         with tracing.within(tokens.trace):

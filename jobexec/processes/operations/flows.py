@@ -15,7 +15,7 @@ from jobexec.operations.sql.server_time import keep_time
 from ..definition import Process, shape, to_json
 from ..handlers.starting import start_instance
 from ..models import ProcessDefinition, ProcessInstance
-from ..store.suspensions import is_known
+from ..store.suspensions import known_and_free
 from .job_definitions import record
 
 
@@ -34,7 +34,7 @@ def start_flow(
         start_instance, using, id, business_key=business_key, variables=variables, tenant_id=tenant_id, user=user
     )
     keep_time(using)
-    known, free = is_known(using, id)
+    known, free = known_and_free(using, id)
     if known:
         return start(free=free)
     with transaction.atomic(using=using):  # the shape of a flow that is refused is not stored either
@@ -45,7 +45,7 @@ def start_flow(
 def define(using: str, process: Process) -> str:
     """Store the shape of a flow if it is new; returns the id of its definition."""
     id = _definition_id(process)
-    known, _ = is_known(using, id)
+    known, _ = known_and_free(using, id)
     if not known:
         _store(using, id, process)
     return id

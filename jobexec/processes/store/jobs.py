@@ -84,7 +84,7 @@ def _resource_of(element: str, handler: str, call: Mapping[str, Any], tenant: st
     return name
 
 
-def create(using: str, jobs: Sequence[dict[str, Any]], insert: Insert | None = None) -> None:
+def create(using: str, jobs: Sequence[dict[str, Any]], insert: Insert) -> None:
     """Create jobs. A single one, which ``insert`` writes, may stay with the node that takes the step."""
     if len(jobs) == 1:
         create_job_by(using, insert, jobs[0])

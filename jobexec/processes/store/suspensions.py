@@ -20,8 +20,10 @@ from ..models import ProcessDefinition, ProcessInstance, UserTask
 from .columns import key_of
 from .lock import at_once
 
+_KNOWN = f"SELECT EXISTS (SELECT 1 FROM {ProcessDefinition._meta.db_table} WHERE id = %(id)s)"
 
-def is_known(using: str, definition: str) -> tuple[bool, bool]:
+
+def known_and_free(using: str, definition: str) -> tuple[bool, bool]:
     """Whether there is a definition with this id, and whether no suspension at all is in force.
 
     Each start of a flow asks for both. The second is False also where it would take another statement.
@@ -32,9 +34,6 @@ def is_known(using: str, definition: str) -> tuple[bool, bool]:
         cursor.execute(f"{_KNOWN}, NOT {IN_FORCE}", {"id": definition, "now": clock.now(using)})
         known, free = cursor.fetchone()
     return bool(known), bool(free)
-
-
-_KNOWN = f"SELECT EXISTS (SELECT 1 FROM {ProcessDefinition._meta.db_table} WHERE id = %(id)s)"
 
 
 def refuse_start(using: str, definition: str, tenant: str) -> None:

@@ -157,6 +157,20 @@ def test_the_timeline_is_in_the_order_of_time(admin):
     assert "created" in events[-1].badge
 
 
+def test_the_timeline_shows_the_projects_frames_first(admin):
+    job = data.dead_letter()
+    library = '  File "/lib/site-packages/django/db/utils.py", line 1, in run\n    call()\n'
+    own = '  File "/shop/jobs.py", line 7, in charge\n    raise Declined(402139)\n'
+    data.log(job, exception_message="shop.Declined: 402139", exception_stack=f"{library}{own}shop.Declined: 402139")
+    data.log(job, exception_message="x" * 200, exception_stack="the details of a worker")
+    told = [str(event.details) for event in admin.get(page_url(job)).context["story"].events if event.details]
+    (traced,) = [text for text in told if "Declined" in text]
+    assert traced.index("raise Declined") < traced.index("site-packages")
+    assert traced.count("shop.Declined: 402139") == 1
+    (of_worker,) = [text for text in told if "of a worker" in text]
+    assert "x" * 200 in of_worker, "which the summary shortens"
+
+
 @pytest.mark.gate
 @pytest.mark.usefixtures("stopped_time")
 def test_a_job_that_is_held_says_by_whom_and_how_long_that_holds(admin):

@@ -195,6 +195,38 @@ def test_the_end_of_a_storm_is_logged(alias, handle, make_executor, jobexec_cloc
     assert lines() == []
 
 
+@pytest.mark.gate
+def test_while_a_storm_lasts_the_monitor_logs_one_line_a_minute(alias, handle, make_executor, jobexec_clock, caplog):
+    def fail(number):
+        raise ValueError(number)
+
+    handle(fail, name="tests.fail", retries="R1/PT0S")
+    monitor = make_executor().engines[alias].monitor
+
+    def lines(*numbers):
+        for number in numbers:
+            make_job(alias, handler_type="tests.fail", handler_configuration={"args": [number], "kwargs": {}})
+            run_one(alias)
+            monitor.run_once()
+        said = [record.getMessage() for record in caplog.records if record.name == "jobexec.execution"]
+        caplog.clear()
+        return [text.partition(": ")[2] for text in said]
+
+    def minute():
+        jobexec_clock.advance(60)
+        monitor.run_once()
+
+    assert lines(*range(12)) == [f"ValueError: {number}" for number in range(10)]
+    minute()
+    assert lines(12, 13, 14) == ["ValueError: 11 (1 more of this group not logged)"]
+    minute()
+    assert lines(15) == ["ValueError: 14 (2 more of this group not logged)"]
+    minute()
+    assert lines() == ["ValueError: 15"]
+    minute()
+    assert lines(16, 17) == ["ValueError: 16", "ValueError: 17"], "the storm is over"
+
+
 def test_a_storm_of_late_ends_is_ten_lines_in_the_log(alias, caplog):
     make_job(alias, handler_type="tests.slow")
     (work,) = acquire(alias, "here:1")
