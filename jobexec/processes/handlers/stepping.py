@@ -17,6 +17,7 @@ from jobexec.operations.values.acquired_job import AcquiredJob
 
 from ..definition import Trigger
 from ..engine import inputs
+from ..engine.rows import RUNNING
 from ..engine.step import step, step_with_all
 from ..engine.tokens import Changes, Tokens
 from ..models import ProcessInstance
@@ -235,6 +236,16 @@ def _take(
     return changes
 
 
+def _rows_come_first(changes: Changes) -> bool:
+    """Whether the rows of a step must be written before its jobs are made and discarded.
+
+    Jobs that are made at once are made of the rows of new instances. The end of an instance waits for a transaction
+    that suspends it, and whose moved jobs are to be found.
+    """
+    ends = any(row.state not in RUNNING for row in changes.changed_instances)
+    return ends or any(job.kind in MADE_AT_ONCE for job in changes.new_jobs)
+
+
 def write(using: str, steps: Sequence[Step]) -> None:
     """Write steps of hierarchies that are locked, with their jobs."""
     try:
@@ -250,8 +261,8 @@ def _write(using: str, steps: Sequence[Step]) -> None:
     for origin, tokens, changes in steps:
         check_step(tokens, changes)
         Flush(using, origin, tokens, changes, now, statement).gather()
-    if any(job.kind in MADE_AT_ONCE for each in steps for job in each.changes.new_jobs):
-        statement.send()  # these jobs are made of the rows of new instances
+    if any(_rows_come_first(each.changes) for each in steps):
+        statement.send()
     jobs = [job for each in steps for job in JobWriter(using, each.origin, each.tokens, now).prepare(each.changes)]
     if len(jobs) != 1:
         statement.send()
