@@ -124,10 +124,22 @@ def insert_external(
     return create_external_jobs(using, columns, configurations, due_date=_due_date(options, using), encrypted=encrypted)
 
 
+#: What to do instead of options that only other jobs have.
+_HINTS = {
+    "category": "Workers fetch external jobs by their type.",
+    "timeout": "A worker sets the time limit when it fetches the job.",
+    "expires": "An external job waits until a worker fetches it, or it is cancelled.",
+    **dict.fromkeys(
+        ("unique", "unique_while", "on_conflict"),
+        "External jobs have no unique keys: enqueue a @job function with one, and insert the external job there.",
+    ),
+}
+
+
 def _check_names(options: Mapping[str, Any]) -> None:
     unknown = options.keys() - ExternalOptions.__annotations__.keys()
     if unknown:
-        raise unknown_option(min(unknown), ExternalOptions.__annotations__)
+        raise unknown_option(min(unknown), ExternalOptions.__annotations__, _HINTS)
 
 
 def _database(options: ExternalOptions) -> str:

@@ -109,14 +109,19 @@ _HINTS = {
     "link_error": "A flow runs a job after the failure of another: jobexec.processes.flow.",
     "task_id": "enqueue() assigns the id of a job; the option 'unique' prevents duplicates.",
     "job_id": "enqueue() assigns the id of a job; the option 'unique' prevents duplicates.",
+    "base": "A middleware runs around each job: see the setting MIDDLEWARE.",
+    "throws": "A job that raises DoNotRetry becomes a dead letter without further attempts.",
+    "serializer": "Arguments and results are JSON.",
 } | {
     name: f"It applies to all calls of a function: give it to @job({name}=...)."  # @job takes it out of its options
     for name in _OF_ALL_CALLS
 }
 
 
-def unknown_option(name: str, known: Collection[str]) -> InvalidJob:
-    """The error for an option that is not ``known``, with the one that is probably meant."""
+def unknown_option(name: str, known: Collection[str], hints: Mapping[str, str] = _HINTS) -> InvalidJob:
+    """The error for an option that is not ``known``, with the one that is probably meant, or what to do instead."""
+    if name in hints:
+        return InvalidJob(f"Unknown option {name!r}. {hints[name]}")
     if name in _WORDS:  # whatever resembles it means something else
         meant = [word for word in _WORDS[name] if word in known]
     else:
@@ -137,8 +142,6 @@ def check_options(options: Mapping[str, Any]) -> None:
     """Raise :class:`~jobexec.exceptions.InvalidJob`, naming the option, if one is unknown or has a wrong value."""
     for name, value in options.items():
         if name not in JobOptions.__annotations__:
-            if name in _HINTS:
-                raise InvalidJob(f"Unknown option {name!r}. {_HINTS[name]}")
             raise unknown_option(name, JobOptions.__annotations__)
         _check(name, value)
     if "delay" in options and "run_after" in options:

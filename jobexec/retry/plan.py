@@ -77,7 +77,9 @@ class RetryPlan:
                 return cls.from_callable(value, getattr(value, "attempts", 3))
         except ValueError as error:
             raise InvalidRetryPlan(f"Invalid retry plan {value!r}: {error}; expected {_FORMS}.") from None
-        raise InvalidRetryPlan(f"Invalid retry plan {value!r}: expected {_FORMS}, a list of durations, or a callable.")
+        wait = f" For {value} attempts, 5 minutes apart: R{value}/PT5M." if type(value) is int and value > 0 else ""
+        forms = f"expected {_FORMS}, a list of durations, or a callable."
+        raise InvalidRetryPlan(f"Invalid retry plan {value!r}: {forms}{wait}")
 
     @classmethod
     def exponential(

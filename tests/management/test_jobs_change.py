@@ -109,6 +109,8 @@ class TestVerbs:
         assert code == 2 and "--scope: expected one of process-instance, process-definition" in text
         code, text = jobs("suspend", "--scope", "tennant", "acme", alias=alias)
         assert code == 2 and text.endswith("got 'tennant'. Did you mean 'tenant'?")
+        code, text = jobs("suspend", "--scope", "handler", "tests.levy", alias=alias)
+        assert code == 2 and text.endswith("got 'handler'. Did you mean 'job-definition'?")
         code, text = jobs("suspend", "--scope", "tenant", "acme", "--dry-run", alias=alias)
         assert code == 2 and "--scope cannot be combined" in text
 

@@ -68,6 +68,7 @@ def test_a_shell_completes(alias, shell, tmp_path):
     assert completes("manage.py", "jobs", "list", "--handler", "shop") == {"shop.jobs.pay", "shop.jobs.ship"}
     assert completes("manage.py", "jobs", "list", "--state", "dead") == {"dead_letter"}
     assert completes("manage.py", "jobs", "requeue", "--category", "m") == {"mail"}
+    assert completes("manage.py", "jobs", "suspend", "--scope", "t") == {"tenant"}
     assert completes("manage.py", "jobs", "list", "--watc") == {"--watch"}
 
 

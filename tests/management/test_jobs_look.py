@@ -104,6 +104,23 @@ class TestList:
         _, text = jobs("list", alias=alias)
         assert str(rows[0].pk) in text and "charge(order_id=17, password=●●●)" in text
 
+    def test_a_list_of_one_state_does_not_repeat_it(self, alias, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "80")
+        make_row(DeadLetterJob, alias, exception_message="DoesNotExist: No such order")
+        _, text = jobs("list", alias=alias, terminal=True)
+        assert "  dead letter  " in _without_colours(text)
+        _, text = jobs("list", "--state", "dead_letter", alias=alias, terminal=True)
+        assert "state" not in text and "dead letter" not in text and "DoesNotExist" in text
+        make_row(TimerJob, alias)
+        make_row(TimerJob, alias, attempts=1)
+        _, text = jobs("list", "--state", "timer", alias=alias)
+        assert "state" in text and "retry" in text, "timers are of two kinds"
+
+    def test_what_a_search_does_not_look_at_is_said(self, alias):
+        make_row(DeadLetterJob, alias, exception_message="No such order")
+        told = "No jobs. --text does not look at arguments and exceptions; --exception looks at the latter.\n"
+        assert jobs("list", "--text", "order", alias=alias) == (0, told)
+
     @pytest.mark.every_database
     def test_jobs_of_one_millisecond_are_told_apart_by_the_ends_of_their_ids(self, alias, monkeypatch):
         """Their beginnings would leave no room for their exceptions."""
@@ -193,6 +210,7 @@ class TestList:
             (["--state", "dead"], "Did you mean 'dead_letter'?"),
             (["--state", "running"], "states: expected one of executable"),
             (["--state", "dead-leter"], "Did you mean 'dead_letter'?"),
+            (["--state", "failed"], "Did you mean 'dead_letter'?"),
             (["--handler", ""], "handler: expected a string that is not empty"),
             (["--min-priority", "5000000"], "priority_min: expected a number from"),
             (["--of-batch", "x"], "batch_id: expected a UUID, got 'x'"),
@@ -325,6 +343,9 @@ def test_a_word_that_is_none_gets_the_one_that_is_meant(capsys):
         (["list", "--type", "tmer"], "timer"),
         (["list", "--handlr", "levy"], "--handler"),
         (["schedules", "show", "--tims=5", "report"], "--times"),
+        (["enqueue", "levy", "--kwargs={}"], "--arguments"),
+        (["enqueue", "levy", "--queue", "mail"], "--category"),
+        (["enqueue", "levy", "--eta=+2h"], "--delay"),
     ):
         with pytest.raises(SystemExit) as ended:
             Command().run_from_argv(["manage.py", "jobs", *arguments])

@@ -289,8 +289,9 @@ class TestGroups:
     def test_what_is_quiet_is_listed_on_request(self, alias, group):
         make_row(DeadLetterJob, alias, fingerprint="f1")
         code, text = jobs("groups", alias=alias)
-        assert code == 0 and "pay: no" in text and "open" in text
-        assert text.split()[0] == "fingerprint"
+        assert code == 0 and "pay: no" in text
+        assert text.split()[0] == "fingerprint" and "attention" not in text, "all of them are open"
+        assert "open" in jobs("groups", "--all", alias=alias)[1]
         assert jobs("groups", "snooze", "f1", "--failures", 2, alias=alias) == (0, "1 group of failures snoozed.\n")
         assert jobs("groups", alias=alias) == (0, "No groups of failures.\n")
         _, (told,) = objects("groups", "--all", alias=alias)
@@ -307,11 +308,21 @@ class TestGroups:
         monkeypatch.setattr("jobexec.operations.manage.failure_groups._is_user", lambda name: name == "ben")
         code, text = jobs("groups", "acknowledge", "f1", "gone", alias=alias)
         assert code == 3 and "1 group of failures acknowledged" in text and "there is no such group" in text
+        assert "assigned to" not in jobs("groups", "--all", alias=alias)[1]
         assert jobs("groups", "assign", "f1", "--to", "ben", alias=alias)[0] == 0
+        assert "assigned to" in jobs("groups", "--all", alias=alias)[1]
         group.refresh_from_db()
         assert (group.acknowledged_at, group.assigned_to) == (NOW, "ben")
         code, text = jobs("groups", "assign", "f1", "--to", "who", alias=alias)
         assert code == 2 and "assigned_to: expected the name of an active user" in text
+
+    def test_what_is_loud_fits_a_narrow_terminal(self, alias, group, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "80")
+        FailureGroup.objects.using(alias).update(
+            fingerprint="f" * 32, handler_type="shop.orders.jobs.charge", message="no " * 50, assigned_to="ben"
+        )
+        _, text = jobs("groups", alias=alias, terminal=True)
+        assert max(map(len, text.splitlines())) < 80 + len("\x1b[1m\x1b[0m") and "ben" in text and "no no" in text
 
     def test_a_snooze_needs_an_end(self, alias, group):
         code, text = jobs("groups", "snooze", "f1", alias=alias)

@@ -90,7 +90,7 @@ def test_show_says_why_it_would_not_fire_here(alias, schedule):
 
 DEEP, LONG = "[" * 100_000 + "]" * 100_000, "{" + " " * 1_000_000 + "}"
 ADD = ("schedules", "add", "nightly", "tests.report", "30 2 * * *")
-SHOP = ("--timezone", "UTC", "--kwargs", '{"shop": 1}')
+SHOP = ("--timezone", "UTC", "--arguments", '{"shop": 1}')
 
 
 def test_add(alias):
@@ -104,7 +104,7 @@ def test_add(alias):
 
 
 def test_add_with_arguments_by_position(alias):
-    code, text = jobs(*ADD, "--args", '[1, "x"]', alias=alias)
+    code, text = jobs(*ADD, "--arguments", '[1, "x"]', alias=alias)
     assert code == 0, text
     assert Schedule.objects.using(alias).get().handler_configuration == {"args": [1, "x"], "kwargs": {}}
 
@@ -149,7 +149,7 @@ def test_what_cannot_be_is_wrong_usage(alias, arguments, told):
 
 @pytest.mark.parametrize(
     "option",
-    ["--args={}", "--kwargs=[]", "--options=1", "--args=[", "--misfire=never"],
+    ["--arguments=1", "--options=[]", "--options=1", "--arguments=[", "--misfire=never"],
 )
 @pytest.mark.databases("sqlite")
 def test_what_is_no_such_json_is_refused_when_it_is_read(alias, option):
@@ -157,7 +157,7 @@ def test_what_is_no_such_json_is_refused_when_it_is_read(alias, option):
         jobs(*ADD, option, alias=alias)
 
 
-@pytest.mark.parametrize("option", [f"--args={DEEP}", f"--options={LONG}"], ids=["deep", "long"])
+@pytest.mark.parametrize("option", [f"--arguments={DEEP}", f"--options={LONG}"], ids=["deep", "long"])
 @pytest.mark.databases("sqlite")
 def test_json_beyond_its_limits_is_refused(alias, option):
     with pytest.raises(CommandError, match="expected JSON of at most 1,000,000 characters, nested at most 200 deep"):

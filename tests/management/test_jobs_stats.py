@@ -81,6 +81,8 @@ def test_fits_the_terminal(alias, busy, monkeypatch, width):
     _, text = jobs("stats", alias=alias, terminal=True)
     plain = _without_colours(text).splitlines()
     assert max(map(len, plain)) <= width
+    (title,) = [line for line in plain if line.startswith("Jobs")]
+    assert ("incidents" in title) is (width == 80), "what has no room is named"
 
 
 def _without_colours(text):

@@ -185,7 +185,7 @@ class Action:
             "large": large,
             "meant": meant_jobs(*self.jobs(queryset)),
             "affected": self.affected(request, queryset),
-            "rows": queryset.only("pk", self.name_column)[:ROWS_SHOWN],
+            "rows": modeladmin.told_apart(list(queryset.only("pk", self.name_column)[:ROWS_SHOWN]), queryset.db),
             "choices": self.choices(queryset.db),
             "checkbox_name": ACTION_CHECKBOX_NAME,
             "selected": request.POST.getlist(ACTION_CHECKBOX_NAME),

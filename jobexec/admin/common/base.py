@@ -261,6 +261,10 @@ class TableAdmin(ModelAdmin):
             self.warn(request, _("The data related to this row cannot be read."))
             return {}
 
+    def told_apart(self, rows: Sequence[Any], using: str) -> Sequence[Any]:
+        """What a question about some of the rows shows of each."""
+        return rows
+
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         """Additional context for the template of a row's page."""
         return {}

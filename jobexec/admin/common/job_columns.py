@@ -75,6 +75,10 @@ def visible_calls(request: HttpRequest, site: AdminSite, ids: Collection[UUID], 
 class JobColumns(CallColumn):
     """Methods for ``list_display`` and ``readonly_fields``; mixed into the admin of each job table."""
 
+    def told_apart(self, rows: Sequence[Any], using: str) -> Sequence[Any]:
+        calls = calls_among([self.model._base_manager.using(using).filter(pk__in=[row.pk for row in rows])], using)
+        return [f"{display.cut(calls.get(row.pk, row.handler_type), display.LONGEST_CALL)} · {row.pk}" for row in rows]
+
     @admin.display(description=gettext_lazy("state"))
     def state_badge(self, job: AbstractJob) -> SafeString:
         return state_badge(job)

@@ -7,12 +7,14 @@ from functools import partial
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import Case, When
 from django.urls import path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
+from jobexec.identifiers import OWN
 from jobexec.models import JobDefinition, Suspension, SuspensionScope
 
 from ..common import display
@@ -42,7 +44,7 @@ class JobDefinitionAdmin(OperationPermissions, HandlerSearch):
     list_filter = ("exclusive", "atomic")
     search_fields = ("id__startswith", "process_definition_key__exact")
     search_help_text = gettext_lazy("The beginning of the full or short name (charge_card), or a process definition.")
-    ordering = ("id",)
+    ordering = (Case(When(id__startswith=OWN, then=1), default=0), "id")  # those of the project first
     readonly_fields = ("standing",)
     actions = (SuspendDefinition(), ActivateDefinition(), OverridePriority(), ClearPriority(), RetryDeadLetters())
 

@@ -95,8 +95,15 @@ class JobTableAdmin(JobColumns, OperationPermissions, search.IndexedSearch, Loca
         failed = obj is None or obj.exception_message or obj.exception_stack
         # What has happened to a healthy job is in its timeline.
         folded = [] if failed or obj.lost_runs or obj.unknown_since else ["collapse"]
+        # Few jobs have these, so most pages need not show that they are empty.
+        key, resource = ([name] if obj is None or getattr(obj, name) else [] for name in ("job_key", "resource"))
+        overview = [
+            ("state_badge", *self.own_columns, "due_date", "create_time"),
+            ("handler_type", "id", *key),
+            ("category", "priority", "process_instance_id", *resource),
+        ]
         fieldsets = [
-            (None, {"fields": [("state_badge", *self.own_columns, "due_date", "create_time"), *_OVERVIEW]}),
+            (None, {"fields": overview}),
             *([(gettext_lazy("Last exception"), {"fields": ["exception_text", "stack"]})] if failed else []),
             *(
                 [(pgettext_lazy("for jobs that wait", "Message"), {"fields": _MESSAGE})]
@@ -129,10 +136,6 @@ class JobTableAdmin(JobColumns, OperationPermissions, search.IndexedSearch, Loca
 
 _BELOW = "jobexec-below"
 """The CSS class of fieldsets that the template shows below the timeline."""
-_OVERVIEW = (
-    ("handler_type", "id", "job_key"),
-    ("category", "priority", "process_instance_id", "resource"),
-)
 _MESSAGE = (("waits_for", "waits_for_key", "waits_until"), "received")
 _EXECUTION = (
     ("lock_owner", "lock_expiration_time"),

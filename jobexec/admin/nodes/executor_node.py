@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from jobexec import operations
-from jobexec.models import ExclusiveLock, ExecutorNode
+from jobexec.models import ExclusiveLock, ExecutorNode, NodeState
 from jobexec.operations.targets.for_each import OperationResult
 
 from ..common import display, node_columns
@@ -39,6 +39,12 @@ class Control(Action):
         "count",
     )
 
+    from_states: ClassVar[frozenset[str]]
+    """The states in which the page of a node offers it."""
+
+    def applies(self, row: Any) -> bool:
+        return row.state in self.from_states and row.requested_state != NodeState.DRAINING
+
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         result = type(self).verb(list(queryset.values_list("pk", flat=True)), using=using)
         return Outcome(result.changed, {name: _(reason) for name, reason in result.skipped.items()})
@@ -54,6 +60,7 @@ class Pause(Control):
         "They take no more jobs until they are resumed or restarted, and finish those that they hold."
     )
     verb = operations.pause_nodes
+    from_states = frozenset({NodeState.ACTIVE})
 
 
 class Resume(Control):
@@ -64,6 +71,7 @@ class Resume(Control):
     label = gettext_lazy("Resume")
     form_class = None
     verb = operations.resume_nodes
+    from_states = frozenset({NodeState.PAUSED})
 
 
 class Drain(Control):
@@ -77,6 +85,7 @@ class Drain(Control):
         "Their processes finish the running jobs and exit. Your process manager may start them again."
     )
     verb = operations.drain_nodes
+    from_states = frozenset({NodeState.ACTIVE, NodeState.PAUSED})
 
 
 @admin.register(ExecutorNode)

@@ -15,6 +15,8 @@ from django.utils.translation import gettext as _
 
 from jobexec import clock
 from jobexec.conf import get_settings
+from jobexec.handlers.function import JobFunction
+from jobexec.handlers.registry import all_handlers
 from jobexec.models import (
     JOB_TABLES,
     DeadLetterJob,
@@ -207,12 +209,15 @@ class _Subject(Page):
         ]
 
     def resources(self) -> list[dict[str, Any]] | None:
-        """The resources of its waiting and running jobs, with the permits in use, and the entry of a tenant."""
+        """The resources of its waiting and running jobs and of its code, with the permits in use.
+
+        A tenant has the entry for it, too.
+        """
         if self.admin(Resource) is None or not get_settings().resources:
             return None
         names = subjects.resources_of(self.using, self.kind, self.value)
         own = get_settings().resources.of_tenant(self.value) if self.kind == "tenant" else None
-        names += [own] if own and own not in names else []
+        names += sorted({*_declared(self.kind, self.value), *([own] if own else [])}.difference(names))
         return [
             {
                 "name": status.name,
@@ -225,3 +230,14 @@ class _Subject(Page):
             }
             for status in (resource_status(self.using, names) if names else [])
         ]
+
+
+def _declared(kind: str, value: str) -> set[str]:
+    """The resources that ``@job`` names for a handler or a category; those that depend on arguments are unknown."""
+    named: set[str] = set()
+    for each in all_handlers():
+        options: Any = each.options if isinstance(each, JobFunction) else {}
+        of = {"handler": each.name, "category": options.get("category", "default")}.get(kind)
+        if of == value and isinstance(resource := options.get("resource"), str):
+            named.add(resource)
+    return named

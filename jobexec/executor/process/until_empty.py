@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import DatabaseError, InterfaceError
+from django.utils.timezone import localtime
 
 from jobexec.operations.reports.pending import Pending, pending
 
@@ -37,8 +38,8 @@ class UntilEmpty:
     def report(self) -> str:
         """One line for each engine with timers left, or that nothing is left."""
         lines = [
-            f"{using}: timers that wait: {each.timers}, the next until {each.next_due_date:%Y-%m-%d %H:%M:%S %Z}."
+            f"{using}: timers that wait: {each.timers}, the next until {localtime(next_due):%Y-%m-%d %H:%M:%S %Z}."
             for using, each in self._pending.items()
-            if each.timers and each.next_due_date
+            if each.timers and (next_due := each.next_due_date)
         ]
         return "\n".join(lines) or "Nothing is left to do."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from jobexec.models import ExecutorNode
 from jobexec.operations.query.job_query import STATES
 
 from .arguments.filters import handler_names
+from .changes.subcommands import SCOPES
 from .output.screen import Exit, Screen
 
 _MOST = 1000
@@ -24,6 +25,7 @@ _NAMES: Mapping[str, Callable[[str], Any]] = {
 _SHELLS = ("bash", "zsh", "fish")
 #: Options and arguments, by their metavar or name, that take such names.
 _TAKES = {"--handler": "handlers", "--node": "nodes", "HANDLER": "handlers", "NODE": "nodes"}
+_WORDS: Mapping[str, Iterable[str]] = {"--state": STATES, "--scope": SCOPES}
 _OF_SETTINGS: Mapping[str, Callable[[Settings], Any]] = {
     "--category": lambda settings: settings.categories,
     "--database": lambda settings: settings.engines,
@@ -87,8 +89,8 @@ def _of(parser: ArgumentParser, path: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _values(name: str, argument: Any) -> list[str]:
-    if name == "--state" and argument.choices is None:
-        return list(STATES)
+    if name in _WORDS and argument.choices is None:
+        return list(_WORDS[name])
     if name in _OF_SETTINGS:
         return list(_OF_SETTINGS[name](get_settings()))
     if argument.choices is not None:

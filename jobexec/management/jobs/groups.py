@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext, pgettext
 
 from jobexec import clock, operations
 from jobexec.operations.manage import failure_group_words as words
@@ -126,10 +126,23 @@ class Groups(Group):
                 columns |= {"dead_letters": int(each.dead_letters), "quiet": each.group.quiet(now)}
                 screen.tell(columns)
         elif found:
-            screen.table(_columns(), [_cells(each, screen) for each in found])
+            shown = _shown(found, options)
+            heads, rows = _columns(), [_cells(each, screen) for each in found]
+            screen.table([heads[at] for at in shown], [[row[at] for at in shown] for row in rows])
         else:
             screen.say(_("No groups of failures."))
         return Exit.DONE
+
+
+def _shown(found: Sequence[GroupOfFailures], options: Mapping[str, Any]) -> list[int]:
+    """The columns in which rows can differ: without --all, all groups are open; most are assigned to nobody."""
+    without = {_ATTENTION} if not options["all"] else set()
+    if not any(each.group.assigned_to for each in found):
+        without.add(_ASSIGNED)
+    return [at for at in range(len(_columns())) if at not in without]
+
+
+_ATTENTION, _ASSIGNED = 4, 6
 
 
 def _columns() -> list[Column]:
@@ -137,11 +150,11 @@ def _columns() -> list[Column]:
         Column(_("fingerprint"), least=8),
         Column(_("last"), right=True),
         Column(_("total"), right=True),
-        Column(_("dead letters"), right=True),
-        Column(_("attention")),
-        Column(_("group"), least=24),
-        Column(_("message"), least=14, extra=1),
-        Column(_("assigned to"), least=6, extra=2),
+        Column(pgettext("dead letters", "dead"), right=True),
+        Column(_("attention"), extra=2),
+        Column(_("group"), least=20),
+        Column(_("assigned to"), least=8, extra=1),
+        Column(_("message"), least=14, extra=3),
     ]
 
 
@@ -157,6 +170,6 @@ def _cells(found: GroupOfFailures, screen: Screen) -> list[Cell | str]:
         number(found.dead_letters),
         standing,
         str(group),
-        group.message,
         group.assigned_to or NONE,
+        group.message,
     ]

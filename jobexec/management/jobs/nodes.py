@@ -11,9 +11,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from jobexec import operations
+from jobexec.operations.manage.nodes import living_nodes
 from jobexec.operations.overview import overview
 from jobexec.operations.targets.for_each import OperationResult
 
+from .arguments.meant import no_such
 from .arguments.named import node
 from .nested import Group
 from .output.outcome import tell
@@ -36,6 +38,11 @@ class Control:
     def run(self, options: Mapping[str, Any], screen: Screen) -> int:
         result = self.verb([node(text, screen.using) for text in options["nodes"]], using=screen.using)
         result.skipped = {name: _(reason) for name, reason in result.skipped.items()}
+        strangers = result.skipped.keys() & set(options["nodes"])
+        known = [row.label for row in living_nodes(screen.using).told_apart()] if strangers else []
+        result.skipped |= {
+            name: no_such(f"{result.skipped[name]}.", name, known).removesuffix(".") for name in strangers
+        }
         return tell(self.name, _told, result, screen, _left)
 
 

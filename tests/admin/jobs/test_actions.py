@@ -47,7 +47,8 @@ def test_requeue_asks_for_the_retries_first(admin):
     response = admin.act(DeadLetterJob, "requeue", [job], answered=False)
     assert response.status_code == 200
     assert b'name="retries" value="3"' in response.content
-    assert str(job) in response.content.decode()
+    (shown,) = re.findall(rf"<li>(.+) · {job.pk}</li>", response.content.decode())
+    assert shown.startswith("charge_card(")
     assert DeadLetterJob.objects.count() == 1
     assert logged() == []
 
@@ -382,6 +383,21 @@ def test_nodes_are_paused_resumed_and_drained(admin):
         node.refresh_from_db()
         assert node.requested_state == state
     assert [entry.verb for entry in audit_log()] == ["pause_nodes", "resume_nodes", "drain_nodes"]
+
+
+@pytest.mark.parametrize(
+    ("state", "requested", "offered"),
+    [
+        ("active", "active", {"pause", "drain"}),
+        ("active", "draining", set()),
+        ("paused", "paused", {"resume", "drain"}),
+        ("draining", "draining", set()),
+        ("dead", "active", set()),
+    ],
+)
+def test_the_page_of_a_node_offers_what_can_change_it(admin, state, requested, offered):
+    node = data.node(state=state, requested_state=requested)
+    assert {each.name for each in admin.get(page_url(node)).context["row_actions"]} == offered
 
 
 RUNNING = "/admin/jobexec/executornode/running/"

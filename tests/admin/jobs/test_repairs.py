@@ -114,6 +114,18 @@ def a_definition(**columns):
     return JobDefinition.objects.create(id="tests.pay", **columns)
 
 
+def test_definitions_of_the_project_come_first(admin):
+    own = {"handler_type": "jobexec.batch", "category": "default"}
+    JobDefinition.objects.create(id="jobexec.batch", **own)
+    a_definition()
+    assert [row.pk for row in admin.get(list_url(JobDefinition)).context["cl"].result_list] == [
+        "tests.pay",
+        "jobexec.batch",
+    ]
+    (latest, *_rest) = admin.get(f"{list_url(JobDefinition)}?o=-1").context["cl"].result_list
+    assert latest.pk == "tests.pay", "and by name where the user asks for it"
+
+
 def test_override_the_priority_of_a_definition(admin):
     pay, job = a_definition(), data.make(Job, job_definition_id="tests.pay")
     asked = admin.act(JobDefinition, "override_priority", [pay], answered=False)

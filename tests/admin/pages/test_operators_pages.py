@@ -110,7 +110,7 @@ class TestSubject:
         assert tiles[2:] == [("Timer jobs", "≈52,300"), ("Dead letter jobs", "0+")], "and none of blocked jobs"
         assert text.count("jobexec-tile-none") == 3
 
-    def test_the_resources_of_its_jobs(self, admin, staff, settings):
+    def test_the_resources_of_its_jobs_and_of_its_code(self, admin, staff, settings, handle):
         def panel(client, handler=HANDLER):
             text = text_of(client, subject("handler", handler)).partition('id="jobexec-resources"')[2]
             rows = text.partition("</table>")[0].partition("<tbody>")[2].split("</tr>")[:-1]
@@ -128,6 +128,11 @@ class TestSubject:
         assert panel(admin) == [paying, ["bank", "1", none, "0", "2", none]]
         assert [row[0] for row in panel(admin, "shop.other")] == ["bank"]
         assert panel(admin, "shop.of_none") == []
+
+        def collect(order: int) -> None: ...
+
+        handle(collect, "shop.collect", resource="bank", category="mail")
+        assert panel(admin, "shop.collect") == [["bank", "1", none, "0", "2", none]], "none of its jobs waits"
         assert panel(staff("view_job", view=False)) == [], "it needs the permission to view resources"
         settings.JOBEXEC = {}
         assert panel(admin) == []

@@ -111,6 +111,11 @@ def test_the_command(alias):
         "1 node was skipped:",
         "  c  no living node has this name",
     ]
+    ExecutorNode.objects.using(alias).filter(name="b").update(name="berlin")
+    assert jobs("nodes", "pause", "brlin", alias=alias)[1].splitlines()[-1] == (
+        "  brlin  no living node has this name. Did you mean berlin?"
+    )
+    ExecutorNode.objects.using(alias).filter(name="berlin").update(name="b")
     assert states(alias) == [("a", "active", "paused"), ("b", "active", "active")]
     assert jobs("nodes", "resume", "a", alias=alias)[0] == 0
     assert jobs("nodes", "drain", "a", "b", alias=alias)[0] == 0

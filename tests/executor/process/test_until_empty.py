@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import InterfaceError, OperationalError
+from django.utils import timezone
 
 import jobexec
 from jobexec import clock, job
@@ -47,6 +48,8 @@ def test_waits_for_retries_and_only_reports_timers(alias, executor, handle):
     assert over()
     due = f"{now + timedelta(hours=1):%Y-%m-%d %H:%M:%S UTC}"
     assert over.report() == f"{alias}: timers that wait: 2, the next until {due}."
+    with timezone.override("Asia/Tokyo"):
+        assert over.report().endswith(f"{now + timedelta(hours=10):%Y-%m-%d %H:%M:%S} JST.")
     TimerJob.objects.using(alias).filter(due_date__gt=now + timedelta(hours=1, minutes=1)).update(attempts=1)
     assert not over()
 

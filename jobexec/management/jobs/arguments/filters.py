@@ -131,6 +131,8 @@ def hints(query: JobQuery, using: str) -> Iterator[str]:
             else _("There is no category %(name)s.")
         )
         yield text % _of(query.category, found)
+    if query.text:
+        yield _("--text does not look at arguments and exceptions; --exception looks at the latter.")
 
 
 def _of(name: str, found: list[str]) -> dict[str, str]:

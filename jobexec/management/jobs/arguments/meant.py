@@ -17,6 +17,23 @@ MOST = 1_000
 _BEGINNING = 3
 
 
+#: What other tools call an option, a state or a scope.
+_WORDS = {
+    "--args": ("--arguments",),
+    "--kwargs": ("--arguments",),
+    "--countdown": ("--delay",),
+    "--eta": ("--delay", "--to", "--at"),
+    "--queue": ("--category",),
+    "--task": ("--handler",),
+    "failed": ("dead_letter",),
+    "handler": ("job-definition",),
+    "pending": ("executable",),
+    "queue": ("category",),
+    "queued": ("executable",),
+    "scheduled": ("timer",),
+}
+
+
 def meant(word: str, known: Iterable[str]) -> list[str]:
     """The known words that are like this one, the most alike first; of dotted names also those that end alike.
 
@@ -25,7 +42,8 @@ def meant(word: str, known: Iterable[str]) -> list[str]:
     known = list(known)
     if word in known:
         return []
-    found = get_close_matches(word, known, n=3, cutoff=0.7)
+    found = [name for name in _WORDS.get(word, ()) if name in known][:1]
+    found = found or get_close_matches(word, known, n=3, cutoff=0.7)
     if not found:
         last = {name: name.rpartition(".")[2] for name in known}
         alike = get_close_matches(word.rpartition(".")[2], set(last.values()), n=3, cutoff=0.7)

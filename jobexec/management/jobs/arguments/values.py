@@ -47,7 +47,6 @@ def _json_of(name: str, *kinds: type) -> Callable[[str], Any]:
 
 json_value = _json_of("JSON", object)
 json_object = _json_of("a JSON object", dict)
-json_list = _json_of("a JSON list", list)
 json_object_or_list = _json_of("a JSON object or list", dict, list)
 
 

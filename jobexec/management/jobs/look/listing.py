@@ -84,6 +84,6 @@ class List:
         if not jobs:
             screen.say(" ".join([_("No jobs."), *hints(query, screen.using)]))
             return
-        show_rows(screen, jobs, clock.now(screen.using))
+        show_rows(screen, jobs, clock.now(screen.using), of_one_state=len(query.tables) == 1)
         if len(found) > limit:
             screen.say(_("There are more: --limit N shows them, --count counts them."))

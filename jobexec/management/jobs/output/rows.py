@@ -42,7 +42,7 @@ def columns(jobs: Sequence[AbstractJob]) -> list[Column]:
     """The columns of a list of jobs (retries left, attempts made, ...); a narrow terminal shows the important ones."""
     return [
         id_column([str(job.pk) for job in jobs]),
-        Column(_("state"), least=8),
+        Column(_("state"), least=11),
         Column(_("call"), least=28),
         Column(_("due"), extra=2),
         Column(_("age"), right=True, extra=3),
@@ -93,12 +93,18 @@ def _holders(jobs: Sequence[AbstractJob], using: str) -> dict[UUID, str]:
     return {pk: owner if pk in workers else nodes[owner] for pk, owner in held.items()}
 
 
-def show_rows(screen: Screen, jobs: Sequence[AbstractJob], now: datetime, indent: int = 0) -> None:
+def show_rows(
+    screen: Screen, jobs: Sequence[AbstractJob], now: datetime, indent: int = 0, *, of_one_state: bool = False
+) -> None:
+    """Write the jobs as a table; ``of_one_state``: without their states, if these are all the same."""
     calls, holders = load_calls(jobs, screen.using), _holders(jobs, screen.using)
     rows = [
         cells(job, calls.get(job.pk, job.handler_type), holders.get(job.pk, NONE), now, screen.style) for job in jobs
     ]
-    screen.table(columns(jobs), rows, indent)
+    heads = columns(jobs)
+    if of_one_state and len({standing(job, screen.style)[0] for job in jobs}) == 1:
+        heads, rows = [heads[0], *heads[2:]], [[row[0], *row[2:]] for row in rows]
+    screen.table(heads, rows, indent)
 
 
 def standing(job: AbstractJob, style: Any) -> tuple[str, Any]:

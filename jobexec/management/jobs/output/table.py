@@ -43,14 +43,24 @@ def table(
 ) -> Iterator[str]:
     """The lines of a table, not wider than ``width`` if possible; None means unlimited."""
     cells = [[_cell(cell) for cell in row] for row in rows]
-    natural = [
-        max([width_of(column.title), *(width_of(row[at].text) for row in cells)]) for at, column in enumerate(columns)
-    ]
+    natural = _natural(columns, cells)
     shown = _fitting(columns, natural, width)
     widths = _widths([columns[at] for at in shown], [natural[at] for at in shown], width)
     yield head(_line([(columns[at].title, columns[at]) for at in shown], widths).rstrip())
     for row in cells:
         yield _painted([(row[at], columns[at]) for at in shown], widths)
+
+
+def left_out(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]], width: int | None) -> list[str]:
+    """The titles of the columns for which a table of this width has no room."""
+    shown = _fitting(columns, _natural(columns, [[_cell(cell) for cell in row] for row in rows]), width)
+    return [column.title for at, column in enumerate(columns) if at not in shown]
+
+
+def _natural(columns: Sequence[Column], cells: Sequence[Sequence[Cell]]) -> list[int]:
+    return [
+        max([width_of(column.title), *(width_of(row[at].text) for row in cells)]) for at, column in enumerate(columns)
+    ]
 
 
 def _cell(cell: Cell | str) -> Cell:

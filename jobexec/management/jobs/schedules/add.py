@@ -33,23 +33,10 @@ class AddSchedule:
         add("expression", metavar="EXPRESSION", help="when it fires")
         add("--timezone", metavar="ZONE", help="of a cron expression, such as Europe/Berlin; default TIME_ZONE")
         add("--misfire", choices=Misfire.values, default=Misfire.ONCE.value, help="for missed times; default once")
-        # Django removes "args" from the options of every command, so the destination has another name.
-        by_position = "positional arguments: a list"
-        add("--args", dest="positional", type=values.json_list, default=[], metavar="JSON", help=by_position)
-        add(
-            "--kwargs",
-            type=values.json_object,
-            default={},
-            metavar="JSON",
-            help="keyword arguments: an object",
-        )
-        add(
-            "--options",
-            type=values.json_object,
-            default={},
-            metavar="JSON",
-            help="options of its jobs: an object",
-        )
+        by_name = "by name: an object; or by position: a list"
+        add("--arguments", type=values.json_object_or_list, default={}, metavar="JSON", help=by_name)
+        more = "options of its jobs: an object"
+        add("--options", type=values.json_object, default={}, metavar="JSON", help=more)
         add("--disabled", action="store_true", help="create the schedule disabled")
         add("--replace", action="store_true", help="change an existing schedule as a whole")
         add("--dry-run", action="store_true", help="only check it and show when it would fire")
@@ -59,8 +46,9 @@ class AddSchedule:
         name = options["schedule"]
         if not options["replace"] and table.filter(name=name).exists():
             return self._there(name, screen)
-        given = {key: options[key] for key in ("expression", "timezone", "misfire", "kwargs", "options")}
-        given["args"] = options["positional"]
+        given = {key: options[key] for key in ("expression", "timezone", "misfire", "options")}
+        arguments = options["arguments"]
+        given["args"], given["kwargs"] = (arguments, {}) if isinstance(arguments, list) else ([], arguments)
         with transaction.atomic(using=screen.using):
             enabled = not options["disabled"]
             row = save_schedule(screen.using, name=name, handler_type=options["handler"], enabled=enabled, **given)

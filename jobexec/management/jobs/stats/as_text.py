@@ -19,7 +19,7 @@ from jobexec.operations.values.humanize import NONE, absolute, distance, duratio
 from jobexec.redaction import calls_among
 
 from ..output.screen import Screen
-from ..output.table import Cell, Column
+from ..output.table import Cell, Column, left_out
 from ..output.text import bulleted, cut
 from ..resources.rows import cells, columns
 
@@ -107,7 +107,7 @@ def _counts(seen: Overview, screen: Screen) -> Part | None:
     # A narrow terminal first leaves out what the problems above report anyway.
     extra = {_("incidents"): 2, _("history"): 1, _("external"): 3, _("with workers"): 4}
     columns = [Column(title, right=True, extra=extra.get(title, 0)) for title in (*cells, _("oldest due"))]
-    return _part(screen, _("Jobs"), columns, [[*map(number, cells.values()), oldest]])
+    return _numbers(screen, _("Jobs"), columns, [*map(number, cells.values()), oldest])
 
 
 def _outside(counts: JobCounts) -> dict[str, CappedCount]:
@@ -125,7 +125,7 @@ def _traffic(seen: Overview, screen: Screen) -> Part | None:
     cells = [number(through.all_succeeded), number(through.all_failed), *_shares(through)]
     title = _("The last %(period)s") % {"period": duration(seen.period.total_seconds())}
     columns = [Column(name, right=True, extra=place) for place, name in enumerate(titles)]
-    return _part(screen, title, columns, [cells])
+    return _numbers(screen, title, columns, cells)
 
 
 def _times() -> list[tuple[str, float]]:
@@ -267,6 +267,15 @@ def failures(seen: Overview, screen: Screen) -> Part | None:
         last = distance(group.last_time, seen.now)
         rows.append([*numbers, last, str(group), group.message, group.fingerprint])
     return _part(screen, _("Groups of failures"), columns, rows)
+
+
+def _numbers(screen: Screen, title: str, columns: Sequence[Column], numbers: Sequence[str]) -> Part | None:
+    """A part with one row, whose title names the columns for which the terminal has no room."""
+    without = left_out(columns, [numbers], None if screen.width is None else screen.width - 2)
+    if without:
+        title = _("%(title)s (no room for: %(parts)s)") % {"title": title, "parts": ", ".join(without)}
+        title = cut(title, screen.width or len(title))
+    return _part(screen, title, columns, [numbers])
 
 
 def _part(screen: Screen, title: str, columns: Sequence[Column], rows: Sequence[Iterable[Cell | str]]) -> Part | None:
