@@ -107,6 +107,7 @@ async def _execute(work: AcquiredJob, host: AsyncHost, end: End) -> Outcome:
 async def _call(handler: AsyncJobHandler, context: JobContext, arguments: object, host: Host, outcome: Outcome) -> None:
     context.holds_thread = False
     # Here, which is in the task's own context.
+    context.enter()
     process = begin_call(handler, context, host, outcome, lambda function, *arguments: function(*arguments))
     try:
         if signals.job_started.receivers and signals.job_started.has_listeners(Job):

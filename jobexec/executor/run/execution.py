@@ -290,13 +290,19 @@ def call_handler(handler: JobHandler, context: JobContext, arguments: Any, host:
     fresh = contextvars.Context()
     process = begin_call(handler, context, host, outcome, fresh.run)
     try:
-        if signals.job_started.receivers and signals.job_started.has_listeners(Job):
-            fresh.run(signals.job_started.send_robust, Job, using=context.using, job=context.work, context=context)
-        result = fresh.run(call, handler, context, arguments)
+        result = fresh.run(_within, handler, context, arguments)
     finally:
         end_call(context, host, outcome, process)
     accept(context, outcome, result)
     return result
+
+
+def _within(handler: JobHandler, context: JobContext, arguments: Any) -> Any:
+    """Call the handler; this is in its context."""
+    context.enter()
+    if signals.job_started.receivers and signals.job_started.has_listeners(Job):
+        signals.job_started.send_robust(Job, using=context.using, job=context.work, context=context)
+    return call(handler, context, arguments)
 
 
 # What a call of a handler consists of, in a thread and in a coroutine.
@@ -305,15 +311,11 @@ def call_handler(handler: JobHandler, context: JobContext, arguments: Any, host:
 def begin_call(
     handler: JobHandler, context: JobContext, host: Runner, outcome: Outcome, run: Callable[..., object]
 ) -> int:
-    """Announce the call, and enter it and its span with ``run``, in the context of the call.
-
-    Returns what end_call() needs.
-    """
+    """Announce the call, and enter its span with ``run``, in the context of the call. Returns what end_call() needs."""
     if context.work.traceparent is not None:
         outcome.span = begin_span(context.work, host.node_name)
         if outcome.span is not None:
             run(tracing.enter, outcome.span)
-    run(context.enter)
     outcome.began, process = True, generation()
     host.begin(context, handler)
     return process
@@ -396,8 +398,21 @@ def clean_up() -> list[str]:
     Returns the databases on which a transaction was open and has been rolled back.
     """
     left = clean_connections()
-    asyncio.set_event_loop(None)
+    if _may_have_event_loop():
+        asyncio.set_event_loop(None)
     return left
+
+
+def _may_have_event_loop() -> bool:
+    """Whether an event loop may be set in this thread; unlike removing one, to look takes no part of a job's time.
+
+    asyncio has no question for it that neither creates a loop nor raises an error, so this looks where its policy keeps
+    the loop of a thread. Without a policy of this kind, the answer is yes.
+    """
+    try:
+        return asyncio.events._event_loop_policy._local._loop is not None  # type: ignore[attr-defined]
+    except AttributeError:
+        return True
 
 
 def _log(outcome: Outcome, run: Run) -> None:

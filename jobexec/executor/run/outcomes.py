@@ -226,7 +226,8 @@ def _fail(using: str, outcomes: Sequence[Outcome]) -> None:
     for outcome, job in zip(outcomes, moved, strict=True):
         if job is not None and outcome.failure:
             signal, values = failure_signal(job, outcome.failure.error, handled=outcome.handled)
-            signal.send_robust(sender=type(job), using=using, **values)
+            if signal.receivers and signal.has_listeners(type(job)):
+                signal.send_robust(sender=type(job), using=using, **values)
     tell_finished(outcomes)
 
 

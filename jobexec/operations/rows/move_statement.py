@@ -18,6 +18,7 @@ from ..history.incidents import copy_incidents, resolve_incidents
 from ..history.task_attempts import mark_ready
 from ..sql import insert_select
 from ..sql.delete import delete_rows
+from ..sql.dialect import dialect
 from ..sql.insert_select import Sql, insert_from
 from ..values.ranking import rank, rank_sql
 from .fencing import UNLOCKED
@@ -69,7 +70,7 @@ def transfer(
     insert_from(using, source, to, ids, columns, each)
     if source is ExternalWorkerJob and to in COMES_BACK:
         _take_leases_along(using, to, ids)
-    delete_rows(source._base_manager.using(using).filter(pk__in=ids))
+    delete_rows(source._base_manager.using(using).filter(dialect(using).with_ids(ids)))
     _after(using, source, to, ids)
 
 

@@ -22,7 +22,7 @@ from ..sql.locks import atomic, returns_rows
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Result, Run, timing
 from . import result_statement
-from .complete_statement import delete_ours
+from .complete_statement import delete_one, delete_ours
 from .release import by_owner
 
 
@@ -136,6 +136,8 @@ def _delete_plain(
     """``counted``: the statement also counts the children of batches."""
     if results:
         return _delete_and_keep(using, owner, jobs, runs, results, counted)
+    if len(jobs) == 1 and not (runs or counted):
+        return set() if delete_one(using, owner, jobs[0]) else {jobs[0].id}
     if returns_rows(using):
         return delete_ours(using, owner, jobs, runs, counted=counted)
     with atomic(using):

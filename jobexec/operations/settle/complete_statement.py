@@ -87,10 +87,25 @@ def lost_of_batches(using: str, cursor: Any, jobs: Sequence[AcquiredJob], batche
 
 def lost(cursor: Any, jobs: Sequence[AcquiredJob]) -> set[UUID]:
     """Return the ids of the jobs that a statement, which returns the deleted ids, has not deleted."""
-    if cursor.rowcount == len(jobs):  # nearly always; SQLite knows it only after all rows are fetched
+    if cursor.rowcount == len(jobs):  # nearly always
         return set()
-    deleted = {pk if isinstance(pk, UUID) else UUID(pk) for (pk,) in cursor.fetchall()}
+    found = cursor.fetchall()
+    if len(found) == len(jobs):  # SQLite knows the number only after all rows are fetched
+        return set()
+    deleted = {pk if isinstance(pk, UUID) else UUID(pk) for (pk,) in found}
     return {job.id for job in jobs} - deleted
+
+
+def delete_one(using: str, owner: str, job: AcquiredJob) -> bool:
+    """Delete one job, without a log row, if ``owner`` still holds it at its revision. Needs no RETURNING."""
+    connection = connections[using]
+    with connection.cursor() as cursor:
+        cursor.execute(_DELETE_ONE, [_ID.get_db_prep_value(job.id, connection), owner, job.revision])
+        return bool(cursor.rowcount)
+
+
+_ID = Job._meta.pk
+_DELETE_ONE = f"DELETE FROM {_JOB} WHERE id = %s AND lock_owner = %s AND revision = %s"
 
 
 #: Inserts the log rows from ``gone``, the deleted rows, and ``run``.

@@ -16,6 +16,7 @@ from ..rows.exclusive import unlock_instances
 from ..rows.move import move_all
 from ..rows.remove import remove_cancelled
 from ..rows.suspension_cover import covered_rows
+from ..sql.dialect import dialect
 from ..sql.errors import shortened, storable
 from ..sql.locks import atomic, lock_rows
 from ..values.acquired_job import AcquiredJob
@@ -56,15 +57,15 @@ def fail_jobs(using: str, failed: Sequence[tuple[AcquiredJob, Failure, Run]]) ->
         ended = by_owner(job for _, job, failure, _ in ours if not failure.keeps_instance)
         for owner, jobs in ended.items():
             unlock_instances(using, owner, {job.serial_key for job in jobs} - {""})
-    return [moved.get(row.pk) if row else None for row in found]
+    return [moved.get(row.id) if row else None for row in found]
 
 
 def _lock_ours(using: str, jobs: Sequence[AcquiredJob]) -> dict[tuple[UUID, str | None, int], Job]:
     """Lock the rows of these jobs that their owners still hold, in the order of their ids."""
-    held = Job.objects.using(using).filter(pk__in={job.id for job in jobs}, lock_owner__in=set(by_owner(jobs)))
-    if fail_statement.is_possible(using):
-        held = held.only(*fail_statement.COLUMNS)
-    return {(row.pk, row.lock_owner, row.revision): row for row in lock_rows(held.order_by("pk"))}
+    listed = dialect(using).with_ids({job.id for job in jobs})
+    held = lock_rows(Job.objects.using(using).filter(listed, lock_owner__in=set(by_owner(jobs))).order_by("pk"))
+    rows = fail_statement.load(held) if fail_statement.is_possible(using) else held
+    return {(row.id, row.lock_owner, row.revision): row for row in rows}
 
 
 def _pieces(ended: Sequence[Ended]) -> Iterator[list[Ended]]:
@@ -90,12 +91,12 @@ def settle_failures(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJo
     cancelled = [each for each in ended if each[1].kind == "cancelled" or each[0].cancel_requested]
     if cancelled:
         _remove_cancelled(using, cancelled)
-    gone: dict[UUID, AbstractJob] = {row.pk: row for row, _, _ in cancelled}
-    handled = [each for each in ended if each[1].kind == "handled" and each[0].pk not in gone]
+    gone: dict[UUID, AbstractJob] = {row.id: row for row, _, _ in cancelled}
+    handled = [each for each in ended if each[1].kind == "handled" and each[0].id not in gone]
     if handled:
         _remove_handled(using, handled)
-        gone |= {row.pk: row for row, _, _ in handled}
-    going_on = [each for each in ended if each[0].pk not in gone]
+        gone |= {row.id: row for row, _, _ in handled}
+    going_on = [each for each in ended if each[0].id not in gone]
     moved = _move_on(using, going_on) if going_on else {}
     return gone | moved
 
@@ -131,33 +132,33 @@ def _handled(row: Job, failure: Failure, run: Run) -> JobLog:
 
 def _move_on(using: str, ended: Sequence[Ended]) -> dict[UUID, AbstractJob]:
     now = clock.now(using)
-    verdicts = {row.pk: decide(row, failure, now) for row, failure, _ in ended}
-    dead = [row for row, _, _ in ended if verdicts[row.pk].due_date is None]
-    retried = [row for row, _, _ in ended if verdicts[row.pk].due_date is not None]
+    verdicts = {row.id: decide(row, failure, now) for row, failure, _ in ended}
+    dead = [row for row, _, _ in ended if verdicts[row.id].due_date is None]
+    retried = [row for row, _, _ in ended if verdicts[row.id].due_date is not None]
     covered = covered_rows(using, retried) if retried else []
-    suspended = {row.pk for row in covered}
+    suspended = {row.id for row in covered}
     departures = [
-        Departure([row for row in retried if row.pk not in suspended], TimerJob),
+        Departure([row for row in retried if row.id not in suspended], TimerJob),
         Departure(covered, SuspendedJob, {"suspended_at": now}),
         Departure(dead, DeadLetterJob, {"died_at": now}),
     ]
-    alike = {row.pk: {"fingerprint": fingerprint_of(row, failure)} for row, failure, _ in ended}
+    alike = {row.id: {"fingerprint": fingerprint_of(row, failure)} for row, failure, _ in ended}
     changes = {pk: verdict.columns for pk, verdict in verdicts.items()}
-    changes |= {row.pk: changes[row.pk] | alike[row.pk] for row in dead}
-    told = [each for each in ended if each[1].counts or not verdicts[each[0].pk].due_date]
+    changes |= {row.id: changes[row.id] | alike[row.id] for row in dead}
+    told = [each for each in ended if each[1].counts or not verdicts[each[0].id].due_date]
     # Before the rows are moved, as columns that were not loaded are copied from there.
-    write_failures(using, [(*each, not verdicts[each[0].pk].due_date) for each in told if is_task(each[0])])
-    untold = [row for row, failure, _ in ended if not failure.counts and verdicts[row.pk].due_date]
+    write_failures(using, [(*each, not verdicts[each[0].id].due_date) for each in told if is_task(each[0])])
+    untold = [row for row, failure, _ in ended if not failure.counts and verdicts[row.id].due_date]
     keep_date(using, [row for row in untold if is_task(row) and row.due_date and not (row.attempts or row.snoozes)])
     depart = fail_statement.depart if fail_statement.is_possible(using) else _depart
-    return depart(using, departures, changes, {row.pk: timing(row, run) | alike[row.pk] for row, _, run in told})
+    return depart(using, departures, changes, {row.id: timing(row, run) | alike[row.id] for row, _, run in told})
 
 
 def _depart(
     using: str, departures: Sequence[Departure], changes: Changes, timings: Mapping[UUID, dict[str, Any]]
 ) -> dict[UUID, AbstractJob]:
-    moved = {row.pk: row for rows, to, more in departures for row in move_all(rows, to, changes, **more)}
-    before = {row.pk: row for rows, _, _ in departures for row in rows}
+    moved = {row.id: row for rows, to, more in departures for row in move_all(rows, to, changes, **more)}
+    before = {row.id: row for rows, _, _ in departures for row in rows}
     told = [pk for pk in timings if pk in moved]
     job_log.write(using, LogState.FAILED, [_failure(before[pk], moved[pk], timings[pk]) for pk in told])
     return moved

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
+
+from django.db.models import QuerySet
+from django.db.models.base import ModelState
 
 from jobexec import signals
 from jobexec.models import AbstractJob, DeadLetterJob, Job, LogState, SuspendedJob, SuspensionScope, TimerJob
@@ -40,6 +43,19 @@ COLUMNS = frozenset(
 )
 
 
+_LOADED = tuple(field.attname for field in Job._meta.concrete_fields if field.name in COLUMNS)
+
+
+def load(rows: QuerySet[Job]) -> Iterator[Job]:
+    """Load these columns of jobs. As :meth:`only`, whose instances take a fifth of the time of a whole group."""
+    for values in rows.values_list(*_LOADED):
+        row = Job.__new__(Job)
+        row._state = state = ModelState()
+        state.db, state.adding = rows.db, False
+        vars(row).update(zip(_LOADED, values, strict=True))
+        yield row
+
+
 def is_possible(using: str) -> bool:
     """Whether the database supports it and no signal has receivers, which would need the whole row."""
     return move_statement.is_possible(using) and not (
@@ -57,7 +73,7 @@ def depart(
 
     Columns that were not loaded are fetched on access.
     """
-    rows = {row.pk: row for departure in departures for row in departure.rows}
+    rows = {row.id: row for departure in departures for row in departure.rows}
     log = {pk: {**timing, **_logged(rows[pk], changes[pk])} for pk, timing in timings.items()}
     job_log.copy(using, LogState.FAILED, Job, log)
     moved: dict[UUID, AbstractJob] = {}
@@ -65,7 +81,7 @@ def depart(
         each = _complete(there, changes)
         move_statement.transfer(using, Job, to, list(each), more, each)
         count_move(using, there, Job, to)
-        moved |= {row.pk: _as_moved(row, to, {**more, **each[row.pk]}) for row in there}
+        moved |= {row.id: _as_moved(row, to, {**more, **each[row.id]}) for row in there}
     return moved
 
 
@@ -80,11 +96,11 @@ def _logged(row: AbstractJob, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _complete(rows: Sequence[AbstractJob], changes: Changes) -> dict[UUID, Mapping[str, Any]]:
     """Extend the changes of these rows to the same columns, with the current value of unchanged ones."""
-    names = list(dict.fromkeys(name for row in rows for name in changes[row.pk]))
+    names = list(dict.fromkeys(name for row in rows for name in changes[row.id]))
     return {
-        row.pk: changes[row.pk]
-        if len(changes[row.pk]) == len(names)
-        else {name: changes[row.pk][name] if name in changes[row.pk] else getattr(row, name) for name in names}
+        row.id: changes[row.id]
+        if len(changes[row.id]) == len(names)
+        else {name: changes[row.id][name] if name in changes[row.id] else getattr(row, name) for name in names}
         for row in rows
     }
 

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
+from django.db.models import Q
+
 
 class ArgumentIndex(NamedTuple):
     """An index of a JSON column by its values, formatted with the names of index and table; see .argument_index."""
@@ -192,6 +194,10 @@ class Dialect:
     def among(self, name: str) -> str:
         """Return the condition that ``id`` is in a list, the parameter ``name``, which may be long."""
         raise NotImplementedError
+
+    def with_ids(self, ids: Collection[UUID]) -> Any:
+        """Return the condition to have one of these ids, for ``filter()`` of a queryset without joins."""
+        return Q(pk__in=ids)
 
     def text_list(self, texts: Collection[str]) -> Any:
         """Return the parameter for :meth:`text_among`."""
