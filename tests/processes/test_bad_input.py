@@ -219,8 +219,10 @@ def test_a_flow_is_refused(alias, describe, told):
 
 def test_arguments_of_a_flow_that_are_too_large(alias):
     flow = Flow("wrong")
-    flow.step(answer, "small", after=flow.step(answer, LARGE, name="one"))
-    with pytest.raises(InvalidJob, match="one: expected at most 65,536 bytes of JSON, got 100,"):
+    first = flow.step(answer, LARGE * 10, name="one")
+    flow.step(answer, LARGE, after=first, name="two")
+    text = "one: what the steps get is 1,100,0.. bytes of JSON, of which this one gets 1,000,0..; expected at most 1,048"
+    with pytest.raises(InvalidJob, match=text):
         flow.start(using=alias)
     assert rows(alias, *DEPLOYED, *STARTED) == set()
 

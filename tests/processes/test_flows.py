@@ -313,7 +313,7 @@ def test_a_join_after_very_many_steps_with_ways_for_failures(db):
     assert (state("default", instance), CALLS[-4:]) == ("completed", ["report", "more", "more", "more"])
 
 
-def test_a_flow_that_is_restarted_has_not_failed_again(alias, run_jobs):
+def test_what_a_flow_notes_about_a_failure_is_neither_shown_nor_kept(alias, run_jobs):
     flow = Flow("join")
     packed, charged = flow.step(note, "pack"), flow.step(refuse, "charge", name="charge")
     flow.step(note, "ship", after=[packed, charged])
@@ -1197,6 +1197,17 @@ def test_results_that_no_step_uses_are_not_kept(alias, run_jobs, settings, monke
 
 @pytest.mark.gate
 @pytest.mark.usefixtures("long_from_20")
+def test_what_all_steps_get_may_be_larger_than_a_value(alias, run_jobs, settings):
+    """Their arguments, and the list of a map(), are in one variable, which is no value of the project."""
+    settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"MAX_VALUE_SIZE": 500, "MAX_VARIABLES_SIZE": 20_000}}
+    flow = Flow("large")
+    steps = [flow.step(note, "x" * 50, name=f"s{number}") for number in range(20)]
+    flow.map(note, item, over=[f"item {number}" for number in range(100)], after=steps)
+    instance = run_items(run_jobs, lambda: started(alias, flow))
+    assert state(alias, instance) == "completed"
+    assert CALLS.count("x" * 50) == 20 and {"item 0", "item 99"} <= set(CALLS)
+
+
 def test_a_long_list_keeps_its_order(alias, run_jobs):
     flow = Flow("map")
     mapped = flow.map(note, "item", item, over=list(range(25)))

@@ -49,23 +49,29 @@ Path: TypeAlias = tuple[tuple[datetime, int, UUID], ...]
 def activities(
     view: InstanceView, process: Process | None, now: datetime, site: str
 ) -> tuple[list[dict[str, Any]], bool]:
-    """The latest ROWS activities, finished or not, each below its scope; and whether there are more."""
-    open_rows = [row for row in view.executions if row.entered_at and row.state != State.COMPENSABLE.value]
+    """The latest ROWS activities, finished or not, each below its scope; and whether there are more.
+
+    A token that waits for the job that begins its activity is among them, since that job was enqueued.
+    """
+    open_rows = [row for row in view.executions if row.state != State.COMPENSABLE.value]
+    enqueued = {job.pk: job.create_time for job in view.jobs}
+    began = {row.pk: row.entered_at or (enqueued.get(row.job_id) if row.job_id else None) for row in open_rows}
+    began |= {row.pk: row.start_time for row in view.activities}
     arrivals: list[Arrival] = [*view.activities, *open_rows]
-    rows = sorted(arrivals, key=lambda row: (_began(row), row.pk))[-ROWS:]
+    rows = sorted(arrivals, key=lambda row: (began[row.pk] or now, row.pk))[-ROWS:]
     order = {node.id: number for number, node in enumerate(process.nodes)} if process else {}
-    paths = _paths(rows, order)
+    paths = _paths(rows, order, {pk: moment or now for pk, moment in began.items()})
     rows.sort(key=lambda row: paths[row.pk])
     last = view.instance.end_time or now
-    span = Span(min([view.instance.start_time, *map(_began, rows)]), last)
+    span = Span(min([view.instance.start_time, *filter(None, (began[row.pk] for row in rows))]), last)
     dead = {job.pk for job in view.jobs if isinstance(job, DeadLetterJob)}
     return [
         {
             "element": element_shown(process, row.element_id),
             "depth": min(len(paths[row.pk]) - 1, _DEEPEST),
-            "started": display.absolute(_began(row)),
+            "started": display.NONE if (moment := began[row.pk]) is None else display.absolute(moment),
             "job": display.job_link(row.job_id, site) if row.job_id else "",
-            **(_over(row, span) if isinstance(row, ActivityInstance) else _open(row, process, span, now, dead)),
+            **(_over(row, span) if isinstance(row, ActivityInstance) else _open(row, process, moment, span, now, dead)),
         }
         for row in rows
     ], len(arrivals) > len(rows)
@@ -82,24 +88,20 @@ def _over(row: ActivityInstance, span: Span) -> dict[str, Any]:
     }
 
 
-def _open(row: Execution, process: Process | None, span: Span, now: datetime, dead: set[UUID]) -> dict[str, Any]:
+def _open(
+    row: Execution, process: Process | None, began: datetime | None, span: Span, now: datetime, dead: set[UUID]
+) -> dict[str, Any]:
     node = process.find(row.element_id) if process else None
     failed = row.state == State.FAILED.value or row.job_id in dead
     return {
         "kind": node.kind if node else "",
         "state": STATES[State.FAILED if failed else State(row.state)],
-        "took": display.duration((now - _began(row)).total_seconds()),
-        "bar": span.bar(_began(row), now, "failed" if failed else "running"),
+        "took": display.NONE if began is None else display.duration((now - began).total_seconds()),
+        "bar": "" if began is None else span.bar(began, now, "failed" if failed else "running"),
     }
 
 
-def _began(row: Arrival) -> datetime:
-    began = row.start_time if isinstance(row, ActivityInstance) else row.entered_at
-    assert began is not None
-    return began
-
-
-def _paths(rows: Sequence[Arrival], order: Mapping[str, int]) -> dict[UUID, Path]:
+def _paths(rows: Sequence[Arrival], order: Mapping[str, int], began: Mapping[UUID, datetime]) -> dict[UUID, Path]:
     """The sort key of each row: after its scope, then by time, then by position in the file.
 
     What is over names the arrival of its scope, a token the token.
@@ -112,7 +114,7 @@ def _paths(rows: Sequence[Arrival], order: Mapping[str, int]) -> dict[UUID, Path
         if row.pk not in found:
             around = by_id.get(row.parent_id) if row.parent_id else None
             before = path(around) if around is not None else ()
-            found[row.pk] = (*before, (_began(row), order.get(row.element_id, 0), row.pk))
+            found[row.pk] = (*before, (began[row.pk], order.get(row.element_id, 0), row.pk))
         return found[row.pk]
 
     for row in rows:

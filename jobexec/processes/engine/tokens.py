@@ -120,6 +120,8 @@ class Tokens:
     ) -> None:
         #: By the scope; only of scopes at hand.
         self.variables: dict[UUID, dict[str, Any]] = {}
+        #: Which of the variables that this step sets are :class:`Together`.
+        self.together: set[tuple[UUID, str]] = set()
         self._instances: dict[UUID, Instance] = {}
         self._tokens: dict[UUID, Token] = {}
         self._subscriptions: dict[UUID, Subscription] = {}
@@ -336,10 +338,16 @@ class Tokens:
         return any(name in self._counts(token) for token in tokens)
 
     def set_local(self, place: Place, name: str, value: Any) -> None:
+        if isinstance(value, Together):
+            self.together.add((place.id, name))
         with suppress(RecursionError):  # it contains itself, which is refused where it is written
             value = _as_json(value)
         self.variables.setdefault(place.id, {})[name] = value
         self._written[place.id, name] = None
+
+    def written(self, scope: UUID) -> frozenset[str]:
+        """The names of the variables of a scope that this step has set."""
+        return frozenset(name for place, name in self._written if place == scope)
 
     def forget(self, place: Place) -> None:
         """The variables of a scope are gone."""
@@ -455,6 +463,13 @@ def _merged(loaded: Iterable[Row], at_hand: Mapping[UUID, Row], stored: set[UUID
     found = {row.id: at_hand.get(row.id, row) for row in loaded if row.id in at_hand or row.id not in stored}
     stored.update(found)
     return found | {id: row for id, row in at_hand.items() if id not in found}
+
+
+class Together(dict[str, Any]):
+    """What one variable holds for many elements, such as the arguments of all steps of a flow.
+
+    It may be as large as all variables of an instance.
+    """
 
 
 def _as_json(value: Any) -> Any:

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from asgiref.sync import sync_to_async
 from django.db import router
 
-from jobexec.exceptions import InvalidJob
-
 from ..definition import InvalidProcess, JobOptions, Problem, Value
 from .calls import Work, named, work_of
 from .durations import duration
@@ -384,22 +382,16 @@ class Flow:
 
         Raises InvalidProcess. Raises InvalidJob if arguments or variables are not JSON, or are too large.
         """
-        from ..handlers.results import check_variables
         from ..operations.flows import start_flow  # models load later than modules that describe flows
-        from ..store.definitions import CALLS
         from .compiling import compiled
 
         if self.instance is not None:
             raise _problem("flow", f"It has already been started, as {self.instance.pk}.")
         process, variables = compiled(self)
         database = using or router.db_for_write(_instances())
-        try:
-            self.instance = start_flow(
-                database, process, variables, business_key=self.business_key, tenant_id=self.tenant_id, user=user
-            )
-        except InvalidJob:
-            check_variables(variables.get(CALLS, {}))  # names the step whose arguments alone are too large
-            raise
+        self.instance = start_flow(
+            database, process, variables, business_key=self.business_key, tenant_id=self.tenant_id, user=user
+        )
         return self.instance
 
     async def astart(self, *, using: str | None = None, user: str = "") -> ProcessInstance:

@@ -26,6 +26,7 @@ from ..definition import (
     Work,
     validate,
 )
+from ..engine.tokens import Together
 from ..store.definitions import CALLS, FLOW, MISSED
 from . import builder
 from .builder import Choice, Edge, Element, Step, Wait
@@ -58,7 +59,7 @@ def compiled(flow: builder.Flow) -> tuple[Process, dict[str, Any]]:
         compensates=any(isinstance(each, Step) and each.undo for each in flow.elements),
     )
     validate(process)
-    return process, {**flow.variables, CALLS: shape.values} if shape.values else dict(flow.variables)
+    return process, {**flow.variables, CALLS: Together(shape.values)} if shape.values else dict(flow.variables)
 
 
 class _Shape:

@@ -17,7 +17,7 @@ from jobexec.sensitive import HIDDEN, is_sensitive, json_problem
 
 from ..engine.exceptions import StepError
 from ..engine.rows import Token
-from ..engine.tokens import Changes, Tokens
+from ..engine.tokens import Changes, Together, Tokens
 from ..expressions import ExpressionError
 
 #: What is wrong with a result, or with the process that takes it, is wrong again after another run.
@@ -58,20 +58,43 @@ def check_variables(variables: Mapping[str, Any]) -> None:
             raise InvalidJob(
                 f"The name of a variable is a string of 1 to {_LONGEST_NAME} characters, not {shown(name)}."
             )
-        _check_value(name, value, names_it=True)
+        if isinstance(value, Together):
+            _check_parts(value)
+        else:
+            _check_value(name, value, names_it=True)
+
+
+def _check_parts(parts: Mapping[str, Any]) -> None:
+    """Raise InvalidJob, naming a part; what holds for all variables of an instance limits them."""
+    most = get_settings().processes.max_variables_size
+    if _is_short(parts, most):
+        return
+    for name, value in parts.items():
+        _check_json(name, value)
+    sizes = {name: _size(value) for name, value in parts.items()}
+    total, largest = sum(sizes.values()), max(sizes, key=lambda name: sizes[name])
+    if total > most:
+        raise InvalidJob(
+            f"{largest}: what the steps get is {total:,} bytes of JSON, of which this one gets {sizes[largest]:,}; "
+            f"expected at most {most:,} (MAX_VARIABLES_SIZE)."
+        )
 
 
 def _check_value(name: str, value: Any, *, names_it: bool = False) -> None:
     """Raise InvalidJob; with ``names_it``, a sensitive name hides the value. Other names are those of handlers."""
     if _is_short(value, get_settings().processes.max_value_size):
         return
+    _check_json(name, value, names_it=names_it)
+    most, size = get_settings().processes.max_value_size, _size(value)
+    if size > most:
+        raise InvalidJob(f"{name}: expected at most {most:,} bytes of JSON, got {size:,} (MAX_VALUE_SIZE).")
+
+
+def _check_json(name: str, value: Any, *, names_it: bool = False) -> None:
     try:
         check_json(name, value)
     except InvalidJob:
         raise InvalidJob(json_problem(name, HIDDEN if names_it and is_sensitive(name) else value)) from None
-    most, size = get_settings().processes.max_value_size, _size(value)
-    if size > most:
-        raise InvalidJob(f"{name}: expected at most {most:,} bytes of JSON, got {size:,} (MAX_VALUE_SIZE).")
 
 
 def check_text(name: str, value: Any, longest: int = _LONGEST_NAME) -> None:
@@ -86,14 +109,22 @@ def check_step(tokens: Tokens, changes: Changes) -> None:
 
     Every value comes by here, whoever it is from: a caller, a handler, a worker, a message, an expression.
     """
-    for (_, name), value in changes.variables.items():
-        check_variables({name: value})
+    for (scope, name), value in changes.variables.items():
+        _check_written(tokens, scope, name, value)
     for instance in {_instance_of(tokens, scope) for scope, _ in changes.variables}:
         _check_all(tokens, instance)
     for row in (*changes.new_instances, *changes.changed_instances):
         if row.final_variables is not None:  # no other row has what the step that ends it has set
-            check_variables(row.final_variables)
+            for name in tokens.written(row.id) & row.final_variables.keys():
+                _check_written(tokens, row.id, name, row.final_variables[name])
             _check_together(row.id, row.final_variables.items())
+
+
+def _check_written(tokens: Tokens, scope: UUID, name: str, value: Any) -> None:
+    if (scope, name) in tokens.together:
+        _check_parts(value)
+    else:
+        check_variables({name: value})
 
 
 def _check_all(tokens: Tokens, instance: UUID) -> None:

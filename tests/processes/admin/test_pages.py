@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from jobexec import clock
-from jobexec.admin.common.display import NONE
+from jobexec.admin.common.display import NONE, absolute
 from jobexec.identifiers import uuid7s
 from jobexec.models import AuditLog, DeadLetterJob, Job
 from jobexec.processes.admin.forms import VariablesForm
@@ -531,3 +531,32 @@ def test_activities_are_below_their_scopes(staff):
     for name in ("notify", "notify_again"):
         at = rows.index(("0", name))
         assert rows[at + 1 : at + 3] == [("1", name)] * 2
+
+
+TWO_BRANCHES = """
+<startEvent id="s"/><parallelGateway id="fork"/><parallelGateway id="both"/><endEvent id="e"/>
+<serviceTask id="pack" camunda:asyncBefore="true" camunda:expression="${1}"/>
+<sequenceFlow id="f1" sourceRef="s" targetRef="fork"/><sequenceFlow id="f2" sourceRef="fork" targetRef="pack"/>
+<sequenceFlow id="f3" sourceRef="fork" targetRef="both"/><sequenceFlow id="f4" sourceRef="pack" targetRef="both"/>
+<sequenceFlow id="f5" sourceRef="both" targetRef="e"/>"""
+
+
+def test_what_waits_for_its_job_or_at_a_join_is_among_the_activities(staff, db):
+    deploy(("two.bpmn", process(TWO_BRANCHES)), using="default")
+    found = start("p", using="default")
+    job = Job.objects.get()
+
+    def rows():
+        page = staff(*VIEW, "view_job").get(url(ProcessInstance, found)).content.decode()
+        section = page.partition('id="jobexec-activities"')[2].partition("</table>")[0]
+        cells = re.findall(r'<th scope="row">(.+?)</th>.*?"State">(.+?)<.*?"Started">(.+?)<', section)
+        return {element: (state, started) for element, state, started in cells if element in ("pack", "both")}
+
+    assert rows() == {
+        "pack": ("waits for the job that starts it", absolute(job.create_time)),
+        "both": ("waits for others at a join", absolute(found.start_time)),
+    }
+    Job.objects.update(create_time=job.create_time - timedelta(hours=1))
+    assert rows()["pack"][1] == absolute(job.create_time - timedelta(hours=1))
+    Job.objects.all().delete()
+    assert rows()["pack"] == ("waits for the job that starts it", NONE)
