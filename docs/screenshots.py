@@ -56,6 +56,9 @@ ASKED = {
     "process-modify": "modify",
     "process-restart": "restart",
     "process-suspendall": "suspend",
+    "process-cancel": "cancel",
+    "process-start": "start",
+    "task-complete": "complete",
 }
 
 
@@ -179,6 +182,9 @@ def addresses(rows: dict[str, Any]) -> dict[str, str]:
         "process-modify": pages["page-processinstance"],
         "process-restart": url_of("change", "ended", rows["ended"].pk),
         "process-suspendall": pages["page-processdefinition"],
+        "process-cancel": pages["page-processinstance"],
+        "process-start": pages["page-processdefinition"],
+        "task-complete": pages["page-usertask"],
     }
 
 

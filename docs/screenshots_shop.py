@@ -125,7 +125,6 @@ class Shop:
 
     def _node(self, name: str) -> ExecutorNode:
         id = uuid7()
-        busy = self.chance.randint(4, 9)
         return ExecutorNode.objects.create(
             id=id,
             name=name,
@@ -138,8 +137,7 @@ class Shop:
             lease_expiration_time=self.now + timedelta(seconds=30),
             threads=10,
             queue_size=100,
-            busy_threads=busy,
-            queued_jobs=self.chance.randint(0, 14),
+            queued_jobs=0,
             categories=["default", "mail"],
             deployments=["shop:2026.11.2", "shop:2026.11.1"],
             deployment_aware=True,
@@ -182,7 +180,7 @@ class Shop:
                 (STOCK, "default", "acme"): self._runs(("16", 30 + slow)),
             }
             counts |= {(meters.JOB_SUCCESSFUL, CHARGE): 20 + 4 * slow, (meters.JOB_SUCCESSFUL, STOCK): 30 + slow}
-            waiting = self.chance.randint(2, 20) + (25 * (15 - minute) if minute <= 14 else 0)
+            waiting = round(12 * (15 - minute) / 14) if minute <= 14 else self.chance.randint(0, 2)
             counts |= {(meters.JOB_BACKLOG, "default"): waiting, (meters.JOB_BACKLOG_SAMPLES, ""): 1}
             counts |= subjects.counts_of_subjects(runs)
             meters.flush_meters("default", f"worker-{minute % 3 + 1}", counts, self.ago(minutes=minute, seconds=-20))
@@ -205,6 +203,7 @@ class Shop:
                 }
                 for at, job in enumerate(jobs)
             ]
+            node.busy_threads = len(jobs)
             node.save()
             for job in jobs[:1]:
                 done = self.chance.randint(200, 1100)

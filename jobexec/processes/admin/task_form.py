@@ -66,8 +66,9 @@ def form_of(fields: Sequence[Mapping[str, Any]], base: type[VariablesForm] = Var
     if not made:
         return base
     others = [name for name in base.base_fields if name != "variables"]
+    order = [*others, *made, "variables"]  # now: Django takes the fields out of the dict
     form: Any = type("Form", (FieldsForm, base), made)
-    form.field_order = [*others, *made, "variables"]  # not with the fields: one may have this name
+    form.field_order = order  # not with the fields: one may have this name
     form.names_instance = next((each["id"] for each in shown if each.get("business_key")), None)
     return cast(type[VariablesForm], form)
 

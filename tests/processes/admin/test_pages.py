@@ -472,7 +472,12 @@ def test_a_form_of_fields():
 
 def test_the_forms_of_fields_are_of_their_task_alone():
     label = VariablesForm().fields["variables"].label
-    assert form_of(FIELDS)().fields["variables"].label != label
+    form = form_of(FIELDS)()
+    assert form.fields["variables"].label != label
+    assert list(form.fields) == [
+        *(f"field_{each['id']}" for each in FIELDS if f"field_{each['id']}" in form.fields),
+        "variables",
+    ]
     assert VariablesForm().fields["variables"].label == label
 
 
