@@ -34,7 +34,7 @@ def read_event(element: Element, reading: Reading) -> Event | None:
             refused.discard()
     found = list(element.children(*_READERS))
     for surplus in found[1:]:
-        surplus.problem("An event with several event definitions is not supported.")
+        surplus.problem("An event with several event definitions is not supported; use one event for each.")
         surplus.discard()
     return _READERS[found[0].name](found[0], element, reading) if found else None
 

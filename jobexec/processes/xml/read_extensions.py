@@ -20,11 +20,15 @@ _TASK_EVENTS = {
     "complete": When.COMPLETE,
     "delete": When.DELETE,
 }
+#: What happens to a task in Camunda without a listener here, with what to do instead.
+_INSTEAD_OF_EVENTS = {"timeout": "use a timer boundary event that does not interrupt"}
 #: Refused wherever they stand, with the reason.
 _REFUSED_EXTENSIONS = {
     "connector": "connectors call other systems from the model; use a registered handler",
     "mapException": "handlers raise BpmnError themselves",
     "eventListener": "listeners of the whole engine are receivers of jobexec.processes.signals",
+    "errorEventDefinition": "a worker reports an error of BPMN by its code",
+    "variableListener": "a variable has no listeners; give one to the activity that sets it",
 }
 _REFUSED_ATTRIBUTES = {
     "skipExpression": "give the flow around the task a condition",
@@ -241,14 +245,15 @@ def _listeners(
             script.problem("A script as a listener is not supported; use a registered listener.")
             script.discard()
         for field in element.vendor_children("field"):
-            field.problem("Fields of a listener are not passed on; it reads variables or properties.")
+            field.problem("Fields of a listener are not passed on; it reads variables.")
             field.discard()
         if name == "all" and events is _TASK_EVENTS:
             yield from (_listener(element, reading, when) for when in events.values())
         elif name in events:
             yield _listener(element, reading, events[name])
         else:
-            element.problem(f"The event of a listener is {name!r}; expected one of {', '.join(events)}.")
+            instead = f"; {_INSTEAD_OF_EVENTS[name]}" if name in _INSTEAD_OF_EVENTS else ""
+            element.problem(f"The event of a listener is {name!r}; expected one of {', '.join(events)}{instead}.")
             element.discard()
 
 

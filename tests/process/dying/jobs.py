@@ -14,6 +14,8 @@ from typing import Any
 from demo_project.bookings.models import Booking
 from jobexec import job, signals
 from jobexec.executor.run import execution, group
+from jobexec.operations.external import settle
+from jobexec.processes import service_task
 from jobexec.processes.handlers import stepping, steps, together
 from jobexec.processes.handlers.together import StepGroup
 from jobexec.processes.store import lock
@@ -32,9 +34,19 @@ def run_outside(path: str, text: str) -> str:
 @job(atomic=True, retries="R9/PT0.1S")
 def run_inside(text: str) -> str:
     """Write a row in the transaction of the step."""
+    _insert(text)
+    return text
+
+
+@service_task("dying.write")
+def write(context: Any) -> None:
+    """Write a row with the name of the element, in the transaction of the step."""
+    _insert(context.element_id)
+
+
+def _insert(text: str) -> None:
     Booking.objects.create(visitor=text, city="Athens", arrival=date(2026, 5, 1), departure=date(2026, 5, 2))
     _visit("handler")
-    return text
 
 
 def _visit(place: str) -> None:
@@ -62,6 +74,7 @@ if "TEST_DIES_AT" in os.environ:
     lock.locked, lock.locked_now = _after(lock.locked, "lock"), _after(lock.locked_now, "lock")
     Statement.send = _after(Statement.send, "flush")  # type: ignore[method-assign]
     stepping.create = _after(stepping.create, "jobs")
+    settle.callback_of = _after(settle.callback_of, "completion")
     steps.proceed_together = _after(steps.proceed_together, "step of a function")
     StepGroup.end = _after(StepGroup.end, "end of a group")  # type: ignore[method-assign]
     group.complete_or_lose = _after(group.complete_or_lose, "jobs of a group")

@@ -3,7 +3,7 @@
 import pytest
 
 from jobexec import job
-from jobexec.exceptions import InvalidJob
+from jobexec.exceptions import DoNotRetry, InvalidJob
 from jobexec.models import AuditLog, DeadLetterJob, Incident, Job, OperatorType
 from jobexec.operations.audit import acting
 from jobexec.operations.values.operator import Operator
@@ -21,11 +21,14 @@ from jobexec.processes.operations.user_tasks import claim, complete, release
 from tests.processes.support.bpmn import around, process
 
 DONE = []
+#: The branches that fail.
+BROKEN = set()
 
 
 @pytest.fixture(autouse=True)
 def done():
     DONE.clear()
+    BROKEN.clear()
 
 
 @service_task("tests.modify.pay")
@@ -175,6 +178,84 @@ def test_a_flow_from_a_step(alias, run_jobs):
     restart(instance, before="ship", using=alias)
     run_jobs()
     assert DONE[3:] == ["charge"]
+
+
+@job(name="tests.modify.branch")
+def branch(name, *given):
+    """The second run of a step returns another result than the first one."""
+    DONE.append((name, *given))
+    if name in BROKEN:
+        raise DoNotRetry("broken")
+    return f"{name} {sum(name == each for each, *_ in DONE)}"
+
+
+def branches():
+    flow = Flow("branches")
+    first = flow.step(branch, "order", name="order")
+    packed = flow.step(branch, "pack", after=first, name="pack")
+    charged = flow.step(branch, "charge", after=first, name="charge")
+    flow.step(branch, "ship", packed.result, charged.result, after=[packed, charged], name="ship")
+    flow.step(branch, "sorry", after=charged.failed, name="sorry")
+    return flow
+
+
+#: Where a restart begins, and what runs then. Another branch that does not run again has its result of the first run.
+AGAIN = {
+    "before one of the branches": ("charge", [("charge",), ("ship", "pack 1", "charge 2")]),
+    "before both": (["pack", "charge"], [("pack",), ("charge",), ("ship", "pack 2", "charge 2")]),
+    "before the fork": ("order", [("order",), ("pack",), ("charge",), ("ship", "pack 2", "charge 2")]),
+    "behind the branches": ("ship", [("ship", "pack 1", "charge 1")]),
+}
+
+
+def restarted(alias, instance, run_jobs, before):
+    """What runs in the restarted instance, how often its join is passed, and its results."""
+    at = len(DONE)
+    again = restart(instance, before=before, using=alias)
+    run_jobs()
+    again.refresh_from_db(using=alias)
+    assert (again.state, elements(alias, again)) == ("completed", [])
+    passed = ActivityInstance.objects.using(alias).filter(instance_id=again.pk, element_id="join.ship").count()
+    return DONE[at:], passed, {name: again.final_variables.get(name) for name in ("pack", "charge", "ship", "sorry")}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_flow_from_a_step_before_a_join(alias, run_jobs, name):
+    before, expected = AGAIN[name]
+    instance = branches().start(using=alias)
+    run_jobs()
+    instance.refresh_from_db(using=alias)
+    assert instance.state == "completed"
+    ran, passed, results = restarted(alias, instance, run_jobs, before)
+    assert (ran, passed) == (expected, 0 if before == "ship" else 1)
+    assert results == {"pack": ran[-1][1], "charge": ran[-1][2], "ship": "ship 2", "sorry": None}
+
+
+@pytest.mark.parametrize("name", ["before one of the branches", "before both", "before the fork"])
+def test_a_flow_whose_step_had_failed(alias, run_jobs, name):
+    """The first run took the way for the failure; the second one has not failed, so its join goes on."""
+    before, expected = AGAIN[name]
+    BROKEN.add("charge")
+    instance = branches().start(using=alias)
+    run_jobs()
+    assert DONE == [("order",), ("pack",), ("charge",), ("sorry",)]
+    BROKEN.clear()
+    instance.refresh_from_db(using=alias)
+    assert instance.state == "completed"
+    ran, passed, results = restarted(alias, instance, run_jobs, before)
+    assert (ran, passed) == (expected, 1)
+    packed = ran[-1][1]
+    assert results == {"pack": packed, "charge": "charge 2", "ship": "ship 1", "sorry": "sorry 1"}
+
+
+def test_a_flow_whose_step_fails_again(alias, run_jobs):
+    BROKEN.add("charge")
+    instance = branches().start(using=alias)
+    run_jobs()
+    instance.refresh_from_db(using=alias)
+    ran, passed, results = restarted(alias, instance, run_jobs, "charge")
+    assert (ran, passed) == ([("charge",), ("sorry",)], 0)
+    assert results == {"pack": "pack 1", "charge": None, "ship": None, "sorry": "sorry 2"}
 
 
 @pytest.mark.gate

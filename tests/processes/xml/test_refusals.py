@@ -26,7 +26,7 @@ CASES = {
     "cancel event": (BOUNDARY.format("<cancelEventDefinition/>"), "transactions are not supported"),
     "several definitions": (
         CATCH.format('<linkEventDefinition name="l"/><terminateEventDefinition/>'),
-        "several event definitions",
+        "An event with several event definitions is not supported; use one event for each.",
     ),
     "shared definition": (CATCH.format("<eventDefinitionRef>d</eventDefinitionRef>"), "A shared event definition"),
     "parallel multiple": (
@@ -99,6 +99,13 @@ CASES = {
         ),
         "A script in a mapping is not supported",
     ),
+    "a script in a list": (
+        EXTENDED.format(
+            '<camunda:inputOutput><camunda:inputParameter name="a"><camunda:list><camunda:script scriptFormat="groovy">'
+            "1</camunda:script></camunda:list></camunda:inputParameter></camunda:inputOutput>"
+        ),
+        "A script in a list is not supported; use an expression.",
+    ),
     "a scripted listener": (
         EXTENDED.format(
             '<camunda:executionListener event="start"><camunda:script scriptFormat="groovy">1</camunda:script>'
@@ -109,6 +116,18 @@ CASES = {
     "an unknown event of a listener": (
         EXTENDED.format('<camunda:executionListener event="wake" class="A"/>'),
         "The event of a listener is 'wake'; expected one of start, end, take",
+    ),
+    "a scripted task listener": (
+        '<userTask id="x"><extensionElements><camunda:taskListener event="create"><camunda:script '
+        'scriptFormat="groovy">1</camunda:script></camunda:taskListener></extensionElements></userTask>',
+        "A script as a listener is not supported; use a registered listener.",
+    ),
+    "a field of a listener": (
+        EXTENDED.format(
+            '<camunda:executionListener event="start" class="A"><camunda:field name="f" stringValue="1"/>'
+            "</camunda:executionListener>"
+        ),
+        "Fields of a listener are not passed on; it reads variables.",
     ),
     "a listener without an event": (
         EXTENDED.format('<camunda:executionListener class="A"/>'),
@@ -127,9 +146,20 @@ CASES = {
         "</userTask>",
         "The event of a listener is 'update'; expected one of create, assignment, complete, delete",
     ),
+    "a task listener with a timer": (
+        '<userTask id="x"><extensionElements><camunda:taskListener id="l" event="timeout" class="A">'
+        "<timerEventDefinition><timeDuration>PT1H</timeDuration></timerEventDefinition></camunda:taskListener>"
+        "</extensionElements></userTask>",
+        "expected one of create, assignment, complete, delete; use a timer boundary event that does not interrupt.",
+    ),
+    "a listener of a variable": (
+        EXTENDED.format('<camunda:variableListener class="A"/>'),
+        "The element camunda:variableListener is not supported: a variable has no listeners; give one to the activity "
+        "that sets it.",
+    ),
     "an error that a worker maps": (
-        EXTENDED.format('<camunda:errorEventDefinition id="q"/>'),
-        "camunda:errorEventDefinition",
+        EXTENDED.format('<camunda:errorEventDefinition id="q" errorRef="e" expression="${a}"/>'),
+        "The element camunda:errorEventDefinition is not supported: a worker reports an error of BPMN by its code.",
     ),
     "a mapping without a name": (
         EXTENDED.format(
@@ -225,6 +255,72 @@ def test_refused(name):
     assert any(reason in message for id, message in found if id == "x"), found
     if name not in MISPLACED:
         assert {id for id, _ in found} <= {"x", "y"}, "one mistake makes no problems elsewhere"
+
+
+MESSAGE = '<message id="m" name="paid"/>'
+LATER = "<timerEventDefinition><timeDuration>PT1H</timeDuration></timerEventDefinition>"
+WAIT = f'<intermediateCatchEvent id="{{}}">{LATER}</intermediateCatchEvent>'
+
+
+def flow(source, target, condition=""):
+    inside = f"<conditionExpression>{condition}</conditionExpression>" if condition else ""
+    return f'<sequenceFlow id="{source}-{target}" sourceRef="{source}" targetRef="{target}">{inside}</sequenceFlow>'
+
+
+#: What flows make of an element: the elements after the start event, and the only problem.
+FLOWS = {
+    "a receive task behind an event-based gateway": (
+        '<eventBasedGateway id="g"/><receiveTask id="r" messageRef="m"/>'
+        + WAIT.format("t")
+        + flow("s", "g")
+        + flow("g", "r")
+        + flow("g", "t")
+        + flow("r", "e")
+        + flow("t", "e"),
+        "g-r",
+        "After an event-based gateway comes an intermediate event that waits for a timer, a message or a signal, and "
+        "to which no other flow leads; use one in place of the receive task.",
+    ),
+    "a condition behind a start event": (
+        '<task id="x"/>' + flow("s", "x", "${a}") + flow("x", "e"),
+        "s-x",
+        "A flow out of the startEvent 's' cannot have a condition.",
+    ),
+    "a condition behind a catching event": (
+        WAIT.format("x") + flow("s", "x") + flow("x", "e", "${a}"),
+        "x-e",
+        "A flow out of the intermediateCatchEvent 'x' cannot have a condition.",
+    ),
+    "a condition behind a boundary event": (
+        f'<task id="x"/><boundaryEvent id="b" attachedToRef="x">{LATER}</boundaryEvent>'
+        + flow("s", "x")
+        + flow("x", "e")
+        + flow("b", "e", "${a}"),
+        "b-e",
+        "A flow out of the boundaryEvent 'b' cannot have a condition.",
+    ),
+    "a condition behind a parallel gateway": (
+        '<parallelGateway id="x"/><task id="y"/>'
+        + flow("s", "x")
+        + flow("x", "y")
+        + flow("y", "e")
+        + flow("x", "e", "${a}"),
+        "x-e",
+        "A flow out of the parallelGateway 'x' cannot have a condition.",
+    ),
+    "an element that no flow leads to": (
+        '<task id="x"/><task id="y"/>' + flow("s", "x") + flow("x", "e") + flow("y", "e"),
+        "y",
+        "No flow leads to it.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_refused_because_of_flows(name):
+    content, element, message = FLOWS[name]
+    data = process(f'<startEvent id="s"/>{content}<endEvent id="e"/>', top=MESSAGE)
+    assert problems(data) == [(element, message)]
 
 
 ZEEBE = {

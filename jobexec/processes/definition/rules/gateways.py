@@ -34,11 +34,13 @@ def event_gateways_wait(process: Process) -> Iterator[Problem]:
         if len(flows) < 2:
             yield Problem(node.id, "An event-based gateway needs at least two flows.", node.line)
         for flow in flows:
-            if not _is_awaited(process, process.node(flow.target)):
+            target = process.node(flow.target)
+            if not _is_awaited(process, target):
+                instead = "; use one in place of the receive task" if target.kind is Kind.RECEIVE_TASK else ""
                 yield Problem(
                     flow.id,
                     "After an event-based gateway comes an intermediate event that waits for a timer, a message or a "
-                    "signal, and to which no other flow leads.",
+                    f"signal, and to which no other flow leads{instead}.",
                     flow.line,
                 )
 
