@@ -22,7 +22,7 @@ from ..sql.locks import atomic, returns_rows
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Result, Run, timing
 from . import result_statement
-from .complete_statement import delete_one, delete_ours
+from .complete_statement import delete_all, delete_one, delete_ours
 from .release import by_owner
 
 
@@ -140,6 +140,8 @@ def _delete_plain(
         return set() if delete_one(using, owner, jobs[0]) else {jobs[0].id}
     if returns_rows(using):
         return delete_ours(using, owner, jobs, runs, counted=counted)
+    if not runs and delete_all(using, owner, jobs):
+        return set()
     with atomic(using):
         ours = _still_ours(using, owner, jobs)
         _write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})

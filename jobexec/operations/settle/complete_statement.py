@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from django.db import connections
+from django.db import connections, transaction
 
 from jobexec import clock
 from jobexec.models import Job, JobLog, LogState
@@ -19,6 +19,7 @@ from jobexec.models import Job, JobLog, LogState
 from ..history.job_log import COPIED
 from ..rows.fencing import held_sql
 from ..rows.tallies import COUNTED, OPEN, batches_of, look_after
+from ..sql.delete import MOST_LISTED
 from ..sql.dialect import dialect
 from ..sql.locks import atomic
 from ..sql.portable import Dialect
@@ -102,6 +103,27 @@ def delete_one(using: str, owner: str, job: AcquiredJob) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(_DELETE_ONE, [_ID.get_db_prep_value(job.id, connection), owner, job.revision])
         return bool(cursor.rowcount)
+
+
+def delete_all(using: str, owner: str, jobs: Sequence[AcquiredJob]) -> bool:
+    """Delete jobs, without log rows, if ``owner`` still holds all of them at one revision; otherwise change nothing.
+
+    For databases whose DELETE returns no rows, and so does not say which it has deleted. Not for a transaction of the
+    caller, which would be rolled back as a whole.
+    """
+    connection, revision = connections[using], jobs[0].revision
+    if connection.in_atomic_block or len(jobs) > MOST_LISTED or any(job.revision != revision for job in jobs):
+        return False
+    beginning = dialect(using).delete_listed(connection, True).format(table=connection.ops.quote_name(_JOB))
+    ids = [_ID.get_db_prep_value(job.id, connection) for job in jobs]
+    statement = f"{beginning} WHERE id IN ({', '.join(['%s'] * len(ids))}) AND (lock_owner = %s AND revision = %s)"
+    with transaction.atomic(using=using), connection.cursor() as cursor:
+        # With IS TRUE no index serves the further conditions: the rows are found, and locked, by the list.
+        cursor.execute(f"{statement} IS TRUE", [*ids, owner, revision])
+        if cursor.rowcount == len(jobs):
+            return True
+        transaction.set_rollback(True, using=using)
+    return False
 
 
 _ID = Job._meta.pk

@@ -16,7 +16,7 @@ from django.db.models.sql.where import AND, WhereNode
 from .dialect import dialect_of
 
 #: The most values in one statement. MariaDB no longer looks up more than some thousand one after the other.
-_MOST = 5000
+MOST_LISTED = 5000
 
 
 def delete_rows(queryset: QuerySet[Any]) -> int:
@@ -44,8 +44,8 @@ def delete_rows(queryset: QuerySet[Any]) -> int:
     end = f" AND ({condition}) IS TRUE" if condition else ""
     deleted = 0
     with connection.cursor() as cursor:
-        for start in range(0, len(values), _MOST):
-            page = values[start : start + _MOST]
+        for start in range(0, len(values), MOST_LISTED):
+            page = values[start : start + MOST_LISTED]
             among = f"{table}.{quote(field.column)} IN ({', '.join(['%s'] * len(page))})"
             cursor.execute(f"{beginning} WHERE {among}{end}", [*page, *parameters])
             deleted += int(cursor.rowcount)

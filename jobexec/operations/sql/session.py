@@ -75,15 +75,17 @@ def _says_lost(error: BaseException) -> bool:
     return type(cause).__module__.startswith("psycopg")
 
 
+#: A setting for one statement (MariaDB), as our own DELETE has one.
+_FOR_ONE = r"\s+STATEMENT\b[^;]*?\bFOR\s+(?:SELECT|INSERT|UPDATE|DELETE|REPLACE)\b"
 # Statements that change a session until its end. SET LOCAL and SET TRANSACTION end with the transaction.
 _STATEMENT = re.compile(
     r"(?:^|;)(?:\s|\(|--[^\n]*\n|/\*(?:(?!\*/).)*\*/)*"
-    r"(?:SET(?!\s+(?:LOCAL|TRANSACTION|CONSTRAINTS)\b)|RESET|DISCARD|BEGIN|START|LOCK|UNLOCK|LISTEN|UNLISTEN|PREPARE|"
+    rf"(?:SET(?!\s+(?:LOCAL|TRANSACTION|CONSTRAINTS)\b|{_FOR_ONE})|RESET|DISCARD|BEGIN|START|LOCK|UNLOCK|LISTEN|UNLISTEN|PREPARE|"
     r"DEALLOCATE|LOAD|USE|PRAGMA|ATTACH|DETACH|XA|HANDLER|DECLARE\s+\S+\s.*\bWITH\s+HOLD|"
     r"CREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:GLOBAL|LOCAL)\s+)?TEMP(?:ORARY)?)\b",
     re.IGNORECASE | re.DOTALL,
 )
-_LOCAL = re.compile(r"(?:^|;)(?:\s|--[^\n]*\n|/\*(?:(?!\*/).)*\*/)*SET\b", re.IGNORECASE | re.DOTALL)
+_LOCAL = re.compile(rf"(?:^|;)(?:\s|--[^\n]*\n|/\*(?:(?!\*/).)*\*/)*SET\b(?!{_FOR_ONE})", re.IGNORECASE | re.DOTALL)
 _FUNCTION = re.compile(r"\b(?:set_config|pg_(?:try_)?advisory_lock(?:_shared)?|get_lock)\s*\(", re.IGNORECASE)
 #: A backend that sets it for each cursor replaces whatever a job has set.
 _SEARCH_PATH = re.compile(r"\s*SET\s+search_path\b[^;]*$", re.IGNORECASE)

@@ -349,6 +349,22 @@ def test_a_transaction_that_was_begun_and_ended_with_sql_is_the_handlers_affair(
     assert not TimerJob.objects.using(alias).exists()
 
 
+@pytest.mark.gate
+@pytest.mark.every_database
+@pytest.mark.parametrize("history", ["none", "activity"])
+def test_the_end_of_an_atomic_job_leaves_its_connection_as_it_was(alias, one_thread, settings, history):
+    """What deletes its row changes no session: a new connection for each job would take longer than most jobs."""
+    settings.JOBEXEC = {**settings.JOBEXEC, "HISTORY_LEVEL": history}
+    seen = []
+
+    def look():
+        Group.objects.using(alias).count()
+        seen.append(connections[alias].connection)
+
+    one_thread(look, look, look, atomic=True)
+    assert len(seen) == 3 and len(set(map(id, seen))) == 1
+
+
 def test_event_loops_and_query_logs_are_not_kept(alias, one_thread, settings):
     settings.DEBUG = True
     loops, lengths = [], []

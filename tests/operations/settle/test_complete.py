@@ -36,6 +36,26 @@ def test_what_is_no_longer_ours_does_not_count_and_stays(alias):
     assert JobLog.objects.using(alias).count() == 1
 
 
+@pytest.mark.gate
+@pytest.mark.transactional
+@pytest.mark.parametrize("late", [1, 2], ids=["one", "two"])
+def test_without_a_log_what_is_no_longer_ours_does_not_count_and_stays(alias, settings, late):
+    """In a transaction of its own, where a statement may delete all of them or nothing."""
+    settings.JOBEXEC = {**settings.JOBEXEC, "HISTORY_LEVEL": "failures"}
+    mine, foreign, done = (work(alias) for _ in range(3))
+    release_jobs(alias, [foreign])
+    (taken,) = acquire(alias, "two")
+    assert complete_jobs(alias, [(done, a_run(alias))]) == {done.id}
+    jobs = [foreign, mine][:late]
+    assert complete_jobs(alias, [(job, a_run(alias)) for job in jobs]) == {job.id for job in jobs if job is mine}
+    left = {taken.id} if late == 2 else {taken.id, mine.id}
+    assert set(Job.objects.using(alias).values_list("pk", flat=True)) == left
+    assert not JobLog.objects.using(alias).exists()
+    more = [work(alias) for _ in range(4)]
+    assert complete_jobs(alias, [(job, a_run(alias)) for job in more]) == {job.id for job in more}
+    assert set(Job.objects.using(alias).values_list("pk", flat=True)) == left
+
+
 def test_the_owner_alone_is_enough_to_fence(alias):
     job = work(alias)
     assert complete_jobs(alias, [(replace(job, lock_owner="two"), a_run(alias))]) == set()
