@@ -3,7 +3,8 @@
     python -m demo_project.benchmarks.compare v0.1.0 drain latency --pairs 7
 
 Both run the same cases of ``manage.py jobbench`` in turn, each with a database of its own on the same server: the
-speed of a machine drifts, so only figures of the same minute are compared. Exit code 1 if a case has lost.
+speed of a machine drifts, so only figures of the same minute are compared. Exit code 1 if a case has lost, 2 if one
+cannot be measured.
 """
 
 from __future__ import annotations
@@ -28,16 +29,38 @@ from urllib.parse import urlsplit, urlunsplit
 from demo_project import postgresql_server
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES = (
-    *("drain", "history", "exclusive", "atomic", "retries", "waiting", "latency", "enqueue", "enqueue_many", "flows"),
-    *("resource", "children", "chain", "permits"),
-)
+#: The cases that are measured if none are named, with options that keep them short.
+CASES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("drain", "history", "exclusive", "atomic", "retries", "waiting", "latency", "enqueue"), ()),
+    **dict.fromkeys(("enqueue_many", "flows", "resource", "children", "chain", "permits", "results", "timers"), ()),
+    "handlers": ("--jobs", "10000"),
+    "payload": ("--jobs", "100"),
+    "batch": ("--jobs", "5000"),
+    "processes": ("--instances", "1000"),
+    "async": ("--jobs", "5000"),
+    "external": ("--jobs", "2000", "--gateways", "none"),
+    "backlog": (
+        *("--timers", "50000", "--dead-letters", "10000", "--log", "50000"),
+        *("--foreign", "20000", "--blocked", "10000"),
+    ),
+    "bloat": ("--jobs", "50000"),
+    "idle": ("--seconds", "10"),
+}
 #: The part of the pairs that must be worse too, so that no single bad minute makes a loss.
 MOST = 0.75
+_USAGE = 2
 
 
 class CompareError(Exception):
     """The comparison cannot be made; the message says why."""
+
+
+class UsageError(CompareError):
+    """A side does not know a command, a case or an option."""
+
+
+class UnknownError(CompareError):
+    """The earlier commit does not know a case that is compared by default, or an option of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +81,8 @@ class Side:
         done = subprocess.run(command, cwd=self.tree, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-            raise CompareError(f"manage.py {' '.join(arguments)} in {self.tree}: {lines[-1]}")
+            kind = UsageError if done.returncode == _USAGE else CompareError
+            raise kind(f"manage.py {' '.join(arguments)} in {self.tree}: {lines[-1]}")
         return done.stdout
 
     def measure(self, case: str, options: Sequence[str]) -> Mapping[str, Any]:
@@ -69,7 +93,7 @@ class Side:
 
 def costs(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, float]:
     """How much more the new run of a pair costs: 1.1 is a tenth more. Figures that a run lacks are left out."""
-    rate = new["details"]["unit"] != "ms"
+    rate = new["details"]["unit"] == "jobs/s"
 
     def worse(before: float, after: float) -> float:
         return before / after if rate else after / before
@@ -165,25 +189,53 @@ def _databases(server: str, folder: Path) -> Iterator[tuple[str, str]]:
             stop()
 
 
-def compare(arguments: Namespace, write: Any = print) -> list[str]:
-    """Measure the cases and write a table; returns the cases that have lost."""
-    lost = []
-    with sides(arguments.base, arguments.server) as (old, new):
+def compare(arguments: Namespace, write: Any = print) -> int:
+    """Measure the cases and write a table; returns the exit code. A case that fails does not keep the others back."""
+    lost, failed = [], False
+    with sides(arguments.base, arguments.server) as both:
         write(
             f"{arguments.pairs} pairs, this checkout to {arguments.base}; 1.10 is a tenth slower, or a tenth more CPU"
         )
         write(f"{'case':<14}{'figure':<12}{'median':>8}{'min':>8}{'max':>8}")
         for case in arguments.cases or CASES:
-            pairs = []
-            for number in range(arguments.pairs):
-                order = (old, new) if number % 2 == 0 else (new, old)
-                reports = {side.tree: side.measure(case, arguments.options) for side in order}
-                pairs.append(costs(reports[old.tree], reports[new.tree]))
+            try:
+                pairs = _pairs(case, both, arguments)
+            except UnknownError as error:  # it was added since
+                write(f"{case:<14}not known to {arguments.base}: {error}")
+                continue
+            except CompareError as error:
+                print(error, file=sys.stderr)
+                failed = True
+                continue
             for line in lines_of(case, pairs, arguments.limit):
                 write(line)
             if has_lost(pairs, arguments.limit):
                 lost.append(case)
-    return lost
+    if lost:
+        write(f"Slower than {arguments.base}: {', '.join(lost)}")
+    return 2 if failed else 1 if lost else 0
+
+
+def _pairs(case: str, both: tuple[Side, Side], arguments: Namespace) -> list[dict[str, float]]:
+    old, new = both
+    options = (*CASES.get(case, ()), *arguments.options)
+    pairs = []
+    for number in range(arguments.pairs):
+        order = (old, new) if number % 2 == 0 else (new, old)
+        reports = {
+            side.tree: _measure(side, case, options, may_lack=side is old and not arguments.cases) for side in order
+        }
+        pairs.append(costs(reports[old.tree], reports[new.tree]))
+    return pairs
+
+
+def _measure(side: Side, case: str, options: Sequence[str], *, may_lack: bool) -> Mapping[str, Any]:
+    try:
+        return side.measure(case, options)
+    except UsageError as error:
+        if may_lack:
+            raise UnknownError(str(error)) from error
+        raise
 
 
 def _positive(text: str) -> int:
@@ -216,13 +268,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(given[:end])
     arguments.options = given[end + 1 :]
     try:
-        lost = compare(arguments)
+        return compare(arguments)
     except CompareError as error:
         print(error, file=sys.stderr)
         return 2
-    if lost:
-        print(f"Slower than {arguments.base}: {', '.join(lost)}")
-    return 1 if lost else 0
 
 
 if __name__ == "__main__":

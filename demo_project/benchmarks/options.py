@@ -15,7 +15,7 @@ from jobexec.executor.process.preflight import check_engines
 from .case import Case
 from .cases import CASES
 from .cases.cluster import Cluster, ClusterPlan
-from .cases.handlers import KINDS
+from .kinds import KINDS
 from .measure import RAW_PAGE, BenchError, Plan
 from .nodes.strategies import ALL, STRATEGIES, chosen
 from .sandbox import build_settings
@@ -78,7 +78,9 @@ def _said(value: Any) -> str:
 
 CASE_OPTIONS: tuple[CaseOption, ...] = (
     CaseOption(
-        "processes", ("drain", "external"), "executors or workers, each a process of its own, and as many raw loops"
+        "processes",
+        ("drain", "handlers", "external"),
+        "executors or workers, each a process of its own, and as many raw loops",
     ),
     CaseOption("worker_threads", ("external",), "threads of each process of workers", 4),
     CaseOption("gateways", ("external",), "which gateways to measure", "all", str, ("rest", "grpc", "none", "all")),

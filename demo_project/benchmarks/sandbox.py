@@ -32,6 +32,7 @@ from jobexec.operations.sql.delete import delete_rows
 from jobexec.operations.sql.server_time import synchronise_clock
 
 from .bulk import remove_many
+from .kinds import remove_bookings
 from .measure import BenchError
 from .noop import BACKLOG_HANDLER, CATEGORY, HANDLER_PREFIX
 
@@ -116,6 +117,7 @@ def remove_rows(alias: str) -> None:
     delete_rows(_of_runs(JobLog, alias))
     delete_rows(_of_runs(TaskResult, alias))
     delete_rows(JobDefinition.objects.using(alias).filter(pk__startswith=HANDLER_PREFIX))
+    remove_bookings(alias)
 
 
 def remove_everything(alias: str) -> None:

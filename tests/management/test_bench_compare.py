@@ -2,10 +2,15 @@
 
 import subprocess
 import sys
+from contextlib import contextmanager
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 from demo_project.benchmarks import compare
+from demo_project.benchmarks.cases import CASES
+from demo_project.benchmarks.options import CASE_OPTIONS
 
 ROOT = compare.ROOT
 
@@ -28,6 +33,79 @@ def test_a_lower_rate_and_a_longer_time_cost_more():
     assert compare.costs(report(50), report(40)) == pytest.approx({"time": 1.25, "beside raw": 1.25, "CPU": 1.0})
     slower = compare.costs(report(2, unit="ms"), report(3, unit="ms"))
     assert slower == pytest.approx({"time": 1.5, "beside raw": 1.5, "CPU": 1.0})
+
+
+def test_more_queries_cost_more():
+    idle = compare.costs(report(0.2, unit="queries/s"), report(0.3, unit="queries/s"))
+    assert idle == pytest.approx({"time": 1.5, "beside raw": 1.5, "CPU": 1.0})
+
+
+def test_the_cases_that_are_compared_are_cases_and_have_their_options():
+    options = {option.flag: option.cases for option in CASE_OPTIONS}
+    for case, given in compare.CASES.items():
+        assert case in CASES
+        for flag in given[::2]:
+            assert flag == "--jobs" or case in options[flag]
+
+
+class Sides:
+    """Two checkouts whose measurements are made up: a report, or what went wrong."""
+
+    def __init__(self, **told):
+        self.told = told
+        self.measured = []
+
+    @contextmanager
+    def __call__(self, base, server):
+        yield tuple(SimpleNamespace(tree=name, measure=partial(self.measure, name)) for name in ("old", "new"))
+
+    def measure(self, name, case, options):
+        self.measured.append((name, case, *options))
+        told = self.told.get(f"{name}_{case}", report(100))
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+
+def run(monkeypatch, sides, *arguments):
+    """The exit code and the lines of a comparison of three cases, one pair of each."""
+    cases = {"drain": (), "idle": ("--seconds", "10"), "batch": ()}
+    monkeypatch.setattr(compare, "sides", sides)
+    monkeypatch.setattr(compare, "CASES", cases)
+    lines = []
+    given = compare.parser().parse_args(["v1", *arguments, "--pairs", "1"])
+    given.options = ["--jobs", "5"]
+    return compare.compare(given, lines.append), lines
+
+
+def test_a_case_that_fails_does_not_keep_the_others_back(monkeypatch, capsys):
+    sides = Sides(new_drain=compare.CompareError("no drain today"), new_batch=report(50))
+    code, lines = run(monkeypatch, sides)
+    assert (code, capsys.readouterr().err) == (2, "no drain today\n")
+    assert sides.measured[2:4] == [
+        ("old", "idle", "--seconds", "10", "--jobs", "5"),
+        ("new", "idle", *sides.measured[3][2:]),
+    ]
+    assert lines[-1] == "Slower than v1: batch"
+
+
+def test_a_case_that_has_lost_makes_it_fail(monkeypatch):
+    assert run(monkeypatch, Sides(new_batch=report(50)))[0] == 1
+    assert run(monkeypatch, Sides())[0] == 0
+
+
+def test_a_case_that_the_earlier_commit_lacks_is_left_out(monkeypatch):
+    lacks = compare.UsageError("invalid choice: 'idle'")
+    code, lines = run(monkeypatch, Sides(old_idle=lacks, new_batch=report(50)))
+    assert code == 1
+    assert "idle          not known to v1: invalid choice: 'idle'" in lines
+
+
+@pytest.mark.parametrize(("arguments", "side"), [([], "new"), (["idle"], "old")])
+def test_a_case_that_this_checkout_lacks_or_that_was_asked_for_is_an_error(monkeypatch, capsys, arguments, side):
+    lacks = compare.UsageError("invalid choice: 'idle'")
+    assert run(monkeypatch, Sides(**{f"{side}_idle": lacks}), *arguments)[0] == 2
+    assert "invalid choice" in capsys.readouterr().err
 
 
 def test_the_processor_of_the_server_counts_where_it_is_known():

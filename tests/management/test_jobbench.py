@@ -1,8 +1,12 @@
 """`manage.py jobbench`: that it measures what it says and leaves nothing behind. No figure is judged here."""
 
+import asyncio
 import json
+import re
 import signal
-from datetime import timedelta
+import time
+from datetime import date, timedelta
+from inspect import iscoroutinefunction
 from io import StringIO
 from xml.etree import ElementTree
 
@@ -10,28 +14,35 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 
+from demo_project.benchmarks import kinds, slow_service
 from demo_project.benchmarks.bulk import multiply
 from demo_project.benchmarks.cases import CASES
 from demo_project.benchmarks.cases.exclusive import Siblings
+from demo_project.benchmarks.cases.handlers import Handlers
 from demo_project.benchmarks.cases.upkeep.backlog import Backlog
 from demo_project.benchmarks.cases.upkeep.batch import Requeue
 from demo_project.benchmarks.cases.upkeep.bloat import rates_of
 from demo_project.benchmarks.cases.upkeep.idle import Statements
 from demo_project.benchmarks.cases.upkeep.retries import RetryQueue
 from demo_project.benchmarks.cases.upkeep.timers import Move
-from demo_project.benchmarks.measure import BenchError, Sample
+from demo_project.benchmarks.kinds import KINDS, is_async
+from demo_project.benchmarks.measure import BenchError, Plan, Sample
 from demo_project.benchmarks.noop import BACKLOG_HANDLER, CATEGORY, CompactLedger, Ledger, check_once, fill, registered
+from demo_project.benchmarks.processes import chain_of_tasks, processes, started
 from demo_project.benchmarks.progress import Bar
+from demo_project.benchmarks.raw import starting
 from demo_project.benchmarks.raw.drain import number_of
 from demo_project.benchmarks.raw.log import LoggingQueue
+from demo_project.benchmarks.raw.on_event_loop import close_connection
 from demo_project.benchmarks.raw.queue import RawQueue
 from demo_project.benchmarks.raw.resuming import ResumingQueue
 from demo_project.benchmarks.raw.sql import RawConnection
 from demo_project.benchmarks.raw.stepping import StepLoop
 from demo_project.benchmarks.report import Report
 from demo_project.benchmarks.sampler import Sampler, slope
-from demo_project.benchmarks.sandbox import build_settings, overridden
+from demo_project.benchmarks.sandbox import build_settings, overridden, remove_rows
 from demo_project.benchmarks.server_cpu import ServerThread
+from demo_project.bookings.models import Booking
 from jobexec import clock, signals
 from jobexec.conf import get_settings
 from jobexec.handlers.registry import all_handlers
@@ -65,6 +76,14 @@ TINY = {
     "permits": {"blocked": 20},
     "processes": {"instances": 7},
 }
+
+
+UUID_TEXT = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+
+def plan_for(alias, **options):
+    """What a case is told that is called without the command."""
+    return Plan(alias, 5, 1, build_settings(alias), options=options)
 
 
 def bench(case, alias, **options):
@@ -274,6 +293,119 @@ class TestExactlyOnce:
         monkeypatch.setattr(LoggingQueue, "settling", RawQueue.settling)
         with pytest.raises(CommandError, match="5 jobs have ended, 0 log rows say so"):
             bench("history", alias)
+
+
+@pytest.mark.transactional
+class TestKindsOfHandlers:
+    """Real work: queries of the benchmark's own rows, calls of a server in another process."""
+
+    @pytest.mark.gate
+    @pytest.mark.parametrize("kind", some(list(KINDS), 4, later="nightly"))
+    def test_each_is_done_by_ours_and_by_raw_sql(self, alias, kind):
+        details = json.loads(bench("handlers", alias, handler=kind, json=True))["details"]
+        assert (details["handler"], details["processes"], details["exactly_once"]) == (kind, 1, True)
+        fewer = set() if is_async(kind) else {"ours, threads 1"}
+        assert details["runs"].keys() == {"ours", "raw"} | fewer
+        assert rows(alias) == 0
+        assert not Booking.objects.using(alias).exists()
+
+    def test_orm_reads_a_row_and_writes_it(self, alias, django_assert_num_queries):
+        with KINDS["orm"](alias) as work:
+            with django_assert_num_queries(2, using=alias):
+                work(7)
+            written = Booking.objects.using(alias).filter(reminded_at__isnull=False)
+            assert [written.count(), Booking.objects.using(alias).count() > 1] == [1, True]
+        remove_rows(alias)
+        assert not Booking.objects.using(alias).exists()
+
+    def test_async_orm_reads_a_row(self, alias):
+        statements = Statements()
+        with KINDS["async-orm"](alias) as work, statements.of_new_connections():
+            try:
+                asyncio.run(work(7))
+            finally:
+                close_connection(alias)
+        assert statements.count >= 1
+        assert iscoroutinefunction(work)
+
+    def test_http_waits_for_another_process(self):
+        with KINDS["http"]("default") as work:
+            began = time.perf_counter()
+            for number in range(3):
+                work(number)
+            assert time.perf_counter() - began >= 3 * slow_service.SECONDS
+        with pytest.raises(OSError):
+            work(0)
+
+    def test_a_server_that_does_not_start_is_told(self, monkeypatch):
+        monkeypatch.setattr(slow_service.sys, "executable", "/bin/true")
+        with pytest.raises(slow_service.ServiceError, match="did not start"), slow_service.running():
+            pass
+
+    def test_bookings_of_a_killed_benchmark_are_removed_and_those_of_the_project_stay(self, alias):
+        trip = {"city": "Rome", "arrival": date(2026, 1, 1), "departure": date(2026, 1, 4)}
+        for email in (kinds._EMAIL, "somebody@example.com"):
+            Booking.objects.using(alias).create(visitor="x", email=email, **trip)
+        bench("enqueue", alias)
+        assert [each.email for each in Booking.objects.using(alias).all()] == ["somebody@example.com"]
+
+    @pytest.mark.parametrize("kind", ["orm", "http", "async-orm"])
+    def test_a_job_that_fails_ends_the_raw_loop(self, alias, kind, monkeypatch):
+        monkeypatch.setattr(Ledger, "note", lambda self, number: 1 / 0)
+        case = Handlers(plan_for(alias, handler=kind))
+        with overridden(case.plan.settings), pytest.raises(BenchError, match="The raw loop has failed: division"):
+            case.raw()
+
+
+@pytest.mark.transactional
+class TestRawStarts:
+    """The raw SQL of the starts of instances."""
+
+    @pytest.mark.gate
+    @pytest.mark.parametrize("before", [False, True])
+    def test_writes_the_rows_of_a_start(self, alias, before):
+        with overridden(build_settings(alias)), processes(alias), registered(alias, lambda number: None):
+            ours = started(alias, chain_of_tasks(3, before=before))
+            raw = starting.Start(alias, ours)
+            starting.start_all(alias, [raw.again(-1), raw.again(-2)])
+            starting.check(alias, "jobbench", {table: 3 * count for table, count in raw.counts().items()})
+            found = ProcessInstance.objects.using(alias).order_by("-key").values_list("pk", flat=True)
+            first, *others = (written(alias, instance) for instance in found)
+        assert raw.counts()[Job] == (1 if before else 0)
+        assert raw.counts()[ActivityInstance] == (1 if before else 5)
+        assert others == [first, first]
+        assert rows(alias) == 0
+
+    @pytest.mark.gate
+    def test_one_that_is_lost_is_told(self, alias, monkeypatch):
+        run = starting.run
+
+        def lossy(connection, cursor, statements):
+            if not any(-2 in values for _, values in statements):  # the key of the second instance
+                run(connection, cursor, statements)
+
+        monkeypatch.setattr(starting, "run", lossy)
+        with pytest.raises(CommandError, match=r"Raw SQL: \d+ rows of \w+, \d+ were to be written"):
+            bench("processes", alias, jobs=13)
+        assert rows(alias) == 0
+
+    @pytest.mark.gate
+    def test_the_report_compares_with_them(self, alias):
+        details = json.loads(bench("processes", alias, json=True, jobs=13))["details"]
+        assert {"start to raw, start", "start, waits to raw, start, waits"} <= details["ratios"].keys()
+
+
+def written(alias, instance):
+    """What a start has written: each row of each table, its ids by the order in which they appear."""
+    found, seen = [], {}
+    for table, _ in starting._rows_of(alias, instance):
+        for row in table._base_manager.using(alias).filter(**{starting._TABLES[table]: instance}).order_by("pk"):
+            values = {field.attname: getattr(row, field.attname) for field in table._meta.concrete_fields}
+            if table is ProcessInstance:
+                del values["key"]
+            text = json.dumps(values, default=str, sort_keys=True)
+            found.append((table, re.sub(UUID_TEXT, lambda match: str(seen.setdefault(match[0], len(seen))), text)))
+    return found
 
 
 @pytest.mark.transactional

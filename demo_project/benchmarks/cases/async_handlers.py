@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from .. import ours
 from ..case import Case, Contenders
 from ..measure import Sample, Stopwatch
 from ..noop import Ledger, fill, registered, registered_as
-from ..raw import drain
+from ..raw.drain import run_all
+from ..raw.on_event_loop import EventLoop
 from ..raw.queue import RawQueue
-from ..raw.sql import RawConnection, Row
+from ..raw.sql import RawConnection
 from ..report import Shown
 from ..sandbox import tidy
 
@@ -73,30 +73,7 @@ class AsyncHandlers(Case):
         with RawConnection(alias) as connection:
             queue = RawQueue(alias, connection, self.plan.raw_page)
             with Stopwatch(alias) as watch:
-                asyncio.run(_drain(queue, crowd, self.plan.raw_page))
+                run_all([EventLoop(queue, crowd.wait, self.plan.raw_page)])
         ledger.check()
         ours.check_nothing_left(alias)
         return replace(watch.sample(ledger.wanted), figures={"at_once": crowd.most})
-
-
-async def _drain(queue: RawQueue, crowd: Crowd, page: int) -> None:
-    """Begin all jobs, page by page; delete those that have ended, page by page."""
-    tasks: set[asyncio.Task[None]] = set()
-    ended: list[Any] = []
-
-    async def run(row: Row) -> None:
-        await crowd.wait(drain.number_of(row))
-        ended.append(row[0])
-
-    while rows := queue.turn(_taken(ended, page)):
-        tasks |= {asyncio.create_task(run(row)) for row in rows}
-        await asyncio.sleep(0)
-    while tasks:
-        _, tasks = await asyncio.wait(tasks, timeout=0.02, return_when=asyncio.ALL_COMPLETED)
-        while done := _taken(ended, page):
-            queue.settle(done)
-
-
-def _taken(ended: list[Any], page: int) -> Sequence[Any]:
-    taken, ended[:page] = ended[:page], []
-    return taken

@@ -1,126 +1,109 @@
-"""Execute jobs of one kind: tiny, computing, or waiting."""
+"""Execute jobs of one kind: tiny, computing, waiting, or querying."""
 
 from __future__ import annotations
 
-import os
-import random
-import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import cache, partial
-from typing import ClassVar
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, ClassVar
 
 from .. import ours
 from ..case import Case, Contenders
-from ..measure import Sample
-from ..noop import Ledger, fill, registered
+from ..kinds import Work, is_async, working
+from ..measure import Sample, Stopwatch
+from ..nodes.node_drain import drain_on_nodes
+from ..noop import Ledger, fill, registered, registered_as
 from ..raw import drain
+from ..raw.on_event_loop import EventLoop, close_connection
+from ..raw.queue import RawQueue
+from ..raw.sql import RawConnection
 from ..sandbox import tidy
-
-Work = Callable[[int], object]
 
 _FEW = (1, 2, 5)
 
 
-def _add(turns: int) -> int:
-    found = 0
-    for each in range(turns):
-        found += each
-    return found
-
-
-@cache
-def _turns_in_a_second() -> float:
-    turns = 2_000_000
-    began = time.thread_time()
-    _add(turns)
-    return turns / (time.thread_time() - began)
-
-
-def _compute(seconds: float) -> Work:
-    """Return a function that uses the CPU for about as long as this, on this machine."""
-    turns = max(1, round(seconds * _turns_in_a_second()))
-    return lambda _number: _add(turns)
-
-
-@contextmanager
-def _append() -> Iterator[Work]:
-    """Write 24 bytes to a file: one system call."""
-    with tempfile.TemporaryFile(buffering=0) as file:
-        yield lambda number: os.write(file.fileno(), b"%023d\n" % number)
-
-
-@contextmanager
-def _mixture() -> Iterator[Work]:
-    """One in ten waits for 20 ms, three in ten write, the others do nothing."""
-    chances = random.Random(7)
-    with _append() as append:
-        works: list[Work] = [lambda _number: time.sleep(0.02), *[append] * 3, *[lambda _number: None] * 6]
-        order = [chances.choice(works) for _ in range(10_000)]
-        yield lambda number: order[number % len(order)](number)
-
-
-@contextmanager
-def _plain(work: Work) -> Iterator[Work]:
-    yield work
-
-
-KINDS: dict[str, Callable[[], AbstractContextManager[Work]]] = {
-    "nothing": lambda: _plain(lambda number: None),
-    "write": _append,
-    "cpu-100us": lambda: _plain(_compute(0.0001)),
-    "cpu-1ms": lambda: _plain(_compute(0.001)),
-    "wait-1ms": lambda: _plain(lambda number: time.sleep(0.001)),
-    "wait-20ms": lambda: _plain(lambda number: time.sleep(0.02)),
-    "mixture": _mixture,
-}
-
-
 class Handlers(Case):
-    """Jobs of one kind, with all threads and with fewer.
+    """Jobs of one kind, with all threads and with fewer, or on several processes.
 
-    The raw loops, as many as threads, lock small pages and call the same function for each row.
+    The raw loops, as many as threads, lock small pages and call the same function for each row. With several processes
+    each is an executor with all its threads, and against them stand as many processes with as many raw loops.
+    Asynchronous handlers run on the event loop of the executor, against an event loop that locks and deletes.
     """
 
     name: ClassVar[str] = "handlers"
-    summary: ClassVar[str] = "execute jobs that compute, write or wait, with all threads and with fewer"
+    summary: ClassVar[str] = "execute jobs that compute, write, wait or query, with all threads and with fewer"
     default_jobs: ClassVar[int] = 20_000
 
     def contenders(self) -> Contenders:
+        if self.processes > 1 or is_async(self._kind):
+            return {"ours": self.ours, "raw": self.raw}
         threads = self.plan.settings.threads
         numbers = [number for number in _FEW if number < threads]
         fewer = {f"ours, threads {number}": partial(self.ours, number) for number in numbers}
         return {"ours": self.ours, **fewer, "raw": self.raw}
 
-    def facts(self) -> dict[str, str]:
-        return {"handler": str(self.plan.options["handler"])}
+    def facts(self) -> dict[str, Any]:
+        return {"handler": self._kind, "processes": self.processes}
+
+    @property
+    def processes(self) -> int:
+        """How many take part; 1 is this one."""
+        return int(self.plan.options.get("processes") or 1)
+
+    @property
+    def _kind(self) -> str:
+        return str(self.plan.options["handler"])
+
+    @property
+    def _raw_page(self) -> int:
+        loops = self.processes * self.plan.settings.threads
+        return max(1, min(self.plan.raw_page, self.plan.jobs // (4 * loops)))
 
     @contextmanager
-    def _work(self, ledger: Ledger) -> Iterator[Callable[[int], None]]:
-        with KINDS[str(self.plan.options["handler"])]() as work:
+    def _filled(self) -> Iterator[Ledger]:
+        """The ledger of jobs that are in the table; at the end none may be there."""
+        ledger = self.ledger()
+        with registered(self.plan.alias, ledger.note) as handler:
+            fill(handler, ledger.wanted)
+        tidy(self.plan.alias)
+        yield ledger
+        ours.check_nothing_left(self.plan.alias)
 
-            def run(number: int) -> None:
-                work(number)
-                ledger.note(number)
+    def _work(self, note: Callable[[int], None]) -> Any:
+        return working(self._kind, self.plan.alias, note)
 
-            yield run
+    def _on_nodes(self, role: str, ledger: Ledger) -> Sample:
+        more = {"kind": self._kind, "page": self._raw_page}
+        return drain_on_nodes(self.plan, role, self.processes, ledger, self.progress, **more)
 
     def ours(self, threads: int | None = None) -> Sample:
-        alias, ledger = self.plan.alias, self.ledger()
         settings = self.plan.settings.replace(threads=threads or self.plan.settings.threads)
-        with self._work(ledger) as run, registered(alias, run) as handler:
-            fill(handler, ledger.wanted)
-            return ours.execute_all(settings, alias, ledger)
+        with self._filled() as ledger:
+            if self.processes > 1:
+                return self._on_nodes("ours", ledger)
+            with self._work(ledger.note) as run, registered_as(self.plan.alias, run):
+                return ours.execute(settings, self.plan.alias, ledger)
 
     def raw(self) -> Sample:
-        alias, ledger, threads = self.plan.alias, self.ledger(), self.plan.settings.threads
-        with registered(alias, ledger.note) as handler:
-            fill(handler, ledger.wanted)
-        tidy(alias)
-        page = max(1, min(self.plan.raw_page, ledger.wanted // (4 * threads)))
-        with self._work(ledger) as run:
-            sample = drain.drain(alias, ledger, page, drain.calling(run), threads)
-        ledger.check()
-        ours.check_nothing_left(alias)
-        return sample
+        with self._filled() as ledger:
+            if self.processes > 1:
+                return self._on_nodes("raw", ledger)
+            with self._work(ledger.note) as run:
+                sample = self._raw_async(run, ledger) if is_async(self._kind) else self._raw(run, ledger)
+            ledger.check()
+            return sample
+
+    def _raw(self, run: Work, ledger: Ledger) -> Sample:
+        threads = self.plan.settings.threads
+        return drain.drain(self.plan.alias, ledger, self._raw_page, drain.calling(run), threads)
+
+    def _raw_async(self, run: Work, ledger: Ledger) -> Sample:
+        alias = self.plan.alias
+        with RawConnection(alias) as connection:
+            loop = EventLoop(RawQueue(alias, connection, self.plan.raw_page), run, self.plan.raw_page)
+            try:
+                with Stopwatch(alias) as watch:
+                    drain.run_all([loop])
+            finally:
+                close_connection(alias)
+        return watch.sample(ledger.wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import UUID
@@ -10,6 +11,7 @@ from ..case import Case, Contenders
 from ..measure import Sample, Stopwatch
 from ..noop import registered
 from ..processes import (
+    KEY,
     chain_of_tasks,
     check_installed,
     check_raw,
@@ -33,15 +35,19 @@ class Processes(Case):
 
     ``fork`` is one instance whose tasks are all parallel, may run at the same time, and are joined. ``start`` starts
     instances whose five tasks run at once, to their end, and ``start, waits`` those that wait for their first task,
-    beside ``enqueue``, which inserts a job. ``crowded`` are steps of instances that have 99 more tokens, beside
-    ``--instances`` others that wait and ten times as many that have ended, which are loaded last, once; ``alone`` are
-    those of as many instances, as long, without any of this.
+    beside ``enqueue``, which inserts a job, and beside ``raw, start`` and ``raw, start, waits``, which insert the rows
+    of the same starts and commit. ``crowded`` are steps of instances that have 99 more tokens, beside ``--instances``
+    others that wait and ten times as many that have ended, which are loaded last, once; ``alone`` are those of as many
+    instances, as long, without any of this.
     """
 
     name: ClassVar[str] = "processes"
     summary: ClassVar[str] = "asynchronous steps of processes, against lock, load, write and commit"
     default_jobs: ClassVar[int] = 1_000
-    ratios: ClassVar = (("ours", "atomic"), ("start", "enqueue"), ("start, waits", "enqueue"), ("crowded", "alone"))
+    ratios: ClassVar = (
+        *(("ours", "atomic"), ("start", "enqueue"), ("start, waits", "enqueue"), ("crowded", "alone")),
+        *(("start", "raw, start"), ("start, waits", "raw, start, waits")),
+    )
 
     def phases(self) -> Sequence[tuple[Callable[[], None], Contenders]]:
         return [(lambda: None, self.contenders()), (self.load, {"crowded": self.crowded}), (self.unload, {})]
@@ -51,7 +57,8 @@ class Processes(Case):
         atomic = Atomic(self.plan, self.progress)
         found = {"ours": self.ours, "atomic": atomic.ours, "fork": self.fork, "start": self.start}
         found |= {"start, waits": self.start_waiting, "enqueue": self.enqueue, "alone": self.alone}
-        return {**found, "raw": self.raw}
+        starts = {"raw, start": self.raw_start, "raw, start, waits": self.raw_start_waiting}
+        return {**found, "raw": self.raw, **starts}
 
     def facts(self) -> Mapping[str, Any]:
         return {"instances": self.plan.options["instances"]}
@@ -125,4 +132,26 @@ class Processes(Case):
             tidy(alias)
             sample = steps(alias, ledger, self.plan.settings.threads, instances)
             check_raw(alias, self.plan.jobs)
+            return sample
+
+    def raw_start(self) -> Sample:
+        return self._raw_started(before=False)
+
+    def raw_start_waiting(self) -> Sample:
+        return self._raw_started(before=True)
+
+    def _raw_started(self, *, before: bool) -> Sample:
+        from ..raw.starting import Start, check, start_all
+
+        alias = self.plan.alias
+        with processes(alias), registered(alias, lambda number: None):
+            every = [count for _, count in lengths(self.plan.jobs, STEPS)]
+            shapes = {count: chain_of_tasks(count, before=before) for count in set(every)}
+            starts = {count: Start(alias, started(alias, shape)) for count, shape in shapes.items()}
+            # Keys of real instances are positive.
+            transactions = [starts[count].again(-number) for number, count in enumerate(every, start=1)]
+            tidy(alias)
+            sample = start_all(alias, transactions)
+            wanted = sum((starts[count].counts() for count in [*starts, *every]), Counter())
+            check(alias, KEY, wanted)
             return sample

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jobexec.models import Job
 from jobexec.operations.sql.locks import is_single_writer
 
@@ -11,8 +13,10 @@ from ..progress import Progress
 from .processes import Nodes
 
 
-def drain_on_nodes(plan: Plan, role: str, processes: int, ledger: Ledger, progress: Progress) -> Sample:
-    """Let so many processes, each an executor (``role`` "ours") or a raw loop ("raw"), empty the table.
+def drain_on_nodes(plan: Plan, role: str, processes: int, ledger: Ledger, progress: Progress, **more: Any) -> Sample:
+    """Let so many processes, each an executor (``role`` "ours") or raw loops ("raw"), empty the table.
+
+    ``more`` is what else they are told: ``kind``, what the jobs do, if that is anything; ``page``, that of raw SQL.
 
     Timed from the moment when all may begin until the table is empty; ``cpu`` is that of all of them. Raises BenchError
     unless each job was done once.
@@ -20,7 +24,7 @@ def drain_on_nodes(plan: Plan, role: str, processes: int, ledger: Ledger, progre
     alias, jobs = plan.alias, ledger.wanted
     if is_single_writer(alias):
         raise BenchError(f"--processes: {alias!r} is on SQLite, which only one executor at a time may serve.")
-    with Nodes(processes, alias, plan.overrides, role, page=plan.raw_page) as nodes:
+    with Nodes(processes, alias, plan.overrides, role, **{"page": plan.raw_page, **more}) as nodes:
         nodes.wait_until_ready()
         progress.follow(nodes.done, jobs)
         with Stopwatch(alias) as watch:

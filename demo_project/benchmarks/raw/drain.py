@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from django.db import connections
+
 from jobexec.runtime.threads import spawn
 
 from ..measure import BenchError, Sample, Stopwatch
@@ -67,24 +69,39 @@ def drain(
     """
     seen = Seen(ledger)
     act = work or seen.no_op
-    connections = [RawConnection(alias) for _ in range(threads)]
+    opened = [RawConnection(alias) for _ in range(threads)]
     try:
-        loops = [Loop(queue(alias, connection, page), act) for connection in connections]
-        with Stopwatch(alias) as watch:
+        watch = Stopwatch(alias)
+
+        def look() -> None:
+            if connections[alias].connection is not None:  # only if the jobs have used one
+                watch.look()
+
+        ended = look if threads > 1 else _nothing
+        loops = [Loop(queue(alias, each, page), act, ended) for each in opened]
+        with watch:
             run_all(loops)
     finally:
-        for connection in connections:
-            connection.close()
+        for each in opened:
+            each.close()
     if work is None:
         seen.check()
     return watch.sample(ledger.wanted)
 
 
-class Loop:
-    """Lock, work, settle, until there is no job left; ``error`` is what ended it otherwise."""
+def _nothing() -> None:
+    """What most loops do at their end."""
 
-    def __init__(self, queue: RawQueue, work: Work) -> None:
-        self._queue, self._work = queue, work
+
+class Loop:
+    """Lock, work, settle, until there is no job left; ``error`` is what ended it otherwise.
+
+    ``ended`` is called at the end: in a thread of its own, this is before the connections that jobs have used are
+    closed.
+    """
+
+    def __init__(self, queue: RawQueue, work: Work, ended: Callable[[], object] = _nothing) -> None:
+        self._queue, self._work, self._ended = queue, work, ended
         self.error: BaseException | None = None
 
     def __call__(self) -> None:
@@ -92,6 +109,7 @@ class Loop:
             done: Sequence[Any] = ()
             while rows := self._queue.turn(done):
                 done = self._work(self._queue, rows)
+            self._ended()
         except BaseException as error:
             self.error = error
 
