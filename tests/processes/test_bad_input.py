@@ -221,7 +221,7 @@ def test_arguments_of_a_flow_that_are_too_large(alias):
     flow = Flow("wrong")
     first = flow.step(answer, LARGE * 10, name="one")
     flow.step(answer, LARGE, after=first, name="two")
-    text = "one: what the steps get is 1,100,0.. bytes of JSON, of which this one gets 1,000,0..; expected at most 1,048"
+    text = "one: what the steps get is 1,100,0.. bytes of JSON, of which this one gets 1,000,0..; expected at most 1"
     with pytest.raises(InvalidJob, match=text):
         flow.start(using=alias)
     assert rows(alias, *DEPLOYED, *STARTED) == set()
