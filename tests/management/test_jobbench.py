@@ -320,6 +320,7 @@ class TestKindsOfHandlers:
 
     def test_async_orm_reads_a_row(self, alias):
         statements = Statements()
+        close_connection(alias)  # of another test of coroutines
         with KINDS["async-orm"](alias) as work, statements.of_new_connections():
             try:
                 asyncio.run(work(7))

@@ -40,10 +40,10 @@ class Control(Action):
     )
 
     from_states: ClassVar[frozenset[str]]
-    """The states in which the page of a node offers it."""
+    """The states that operators have last requested in which the page of a node offers it."""
 
     def applies(self, row: Any) -> bool:
-        return row.state in self.from_states and row.requested_state != NodeState.DRAINING
+        return row.state not in (NodeState.DRAINING, NodeState.DEAD) and row.requested_state in self.from_states
 
     def perform(self, queryset: QuerySet[Any], using: str, data: Mapping[str, Any]) -> Outcome:
         result = type(self).verb(list(queryset.values_list("pk", flat=True)), using=using)

@@ -390,7 +390,9 @@ def test_nodes_are_paused_resumed_and_drained(admin):
     [
         ("active", "active", {"pause", "drain"}),
         ("active", "draining", set()),
+        ("active", "paused", {"resume", "drain"}),
         ("paused", "paused", {"resume", "drain"}),
+        ("paused", "active", {"pause", "drain"}),
         ("draining", "draining", set()),
         ("dead", "active", set()),
     ],
