@@ -9,7 +9,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 SECONDS = 0.005
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
@@ -38,12 +38,11 @@ def running() -> Iterator[int]:
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
-        await reader.readuntil(b"\r\n\r\n")
-        await asyncio.sleep(SECONDS)
-        writer.write(_ANSWER)
-        await writer.drain()
-    except (OSError, asyncio.IncompleteReadError):
-        pass  # the client did not wait
+        with suppress(OSError, asyncio.IncompleteReadError):  # a client need not wait for it
+            await reader.readuntil(b"\r\n\r\n")
+            await asyncio.sleep(SECONDS)
+            writer.write(_ANSWER)
+            await writer.drain()
     finally:
         writer.close()
 

@@ -13,13 +13,14 @@ from jobexec.operations.audit import audited, note
 from jobexec.sensitive import HIDDEN
 
 from ..engine.inputs import Change, Command, Modified
+from ..engine.tokens import Together
 from ..exceptions import InstanceOver, InstanceRunning
 from ..handlers.results import check_text, check_variables
 from ..handlers.starting import start_instance
 from ..handlers.stepping import proceed
 from ..models import ProcessInstance
 from ..models.instance import RUNNING
-from ..store import load
+from ..store import definitions, load
 from .instances import INSTANCE, LONGEST_REASON, note_instance, skipped
 from .named import which
 
@@ -121,7 +122,7 @@ def restart(
         row = ProcessInstance.objects.using(database).get(pk=id)
         if row.state in RUNNING:
             raise InstanceRunning(f"The process instance {id} is running; modify it instead.")
-        found = {**(row.final_variables or {}), **(variables or {})}
+        found = {**_final_variables(database, row), **(variables or {})}
         if missing := sorted(name for name, value in found.items() if value == HIDDEN):
             raise InvalidJob(f"variables: expected {', '.join(missing)}, whose values were not kept (SENSITIVE).")
         commands = [
@@ -139,6 +140,15 @@ def restart(
         )
         note(database, INSTANCE, id, new={"started": str(made.pk), "commands": told(commands)}, tenant=row.tenant_id)
         return made
+
+
+def _final_variables(using: str, row: ProcessInstance) -> dict[str, Any]:
+    """Those that an instance had when it ended; what the steps of a flow get may be larger than a value, as before."""
+    found = dict(row.final_variables or {})
+    calls = definitions.CALLS
+    if calls in found and definitions.is_internal(definitions.process(using, row.definition_id), calls):
+        found[calls] = Together(found[calls])
+    return found
 
 
 def command(change: Change, element: str, variables: Mapping[str, Any] | None, activity: UUID | None = None) -> Command:

@@ -294,6 +294,18 @@ def test_they_are_in_the_audit_log(alias, order):
     ]
 
 
+def test_a_flow_whose_arguments_are_together_larger_than_a_value_is_restarted(alias, run_jobs, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "PROCESSES": {"MAX_VALUE_SIZE": 500, "MAX_VARIABLES_SIZE": 20_000}}
+    flow = Flow("large")
+    for number in range(20):
+        flow.step(step, f"{number} {'x' * 50}", name=f"s{number}")
+    found = flow.start(using=alias)
+    run_jobs()
+    restart(ProcessInstance.objects.using(alias).get(pk=found.pk), using=alias)
+    run_jobs()
+    assert len(DONE) == 40 and len(set(DONE)) == 20
+
+
 def test_the_audit_log_has_the_tenant_of_what_is_changed(alias):
     pytest.importorskip("lxml")
     deploy(("p.bpmn", process(around('<userTask id="x"/>'))), tenant_id="north", using=alias)
