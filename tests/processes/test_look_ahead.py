@@ -143,6 +143,24 @@ def test_after_an_error_each_looks_it_up_alone(alias, alone, monkeypatch):
     assert (alone, calls) == ([jobs[0].id], [1])
 
 
+@pytest.mark.parametrize("just", [600.0, 0.0])
+def test_what_a_step_of_this_node_has_made_is_not_looked_for(alias, settings, monkeypatch, alone, just):
+    """Unless it had to wait for its thread: then its token may have gone on."""
+    seldom = {"WAIT_TIME": 30, "MAX_WAIT": 30, "MAX_WAIT_WHEN_LISTENING": 30}
+    settings.JOBEXEC = {"ENGINES": {alias: seldom}, "GRACE_PERIOD": 10}
+    monkeypatch.setattr(steps, "_JUST", just)
+    executor = JobExecutor()
+    executor.start()
+    try:
+        until(lambda: all(each.sees_the_end for each in executor.engines[alias].acquisitions.values()))
+        chain(*(echo.s(number) for number in range(4))).start(using=alias)
+        until(lambda: calls == [0, 1, 2, 3])
+        until(lambda: not Job.objects.using(alias).exists())
+    finally:
+        assert executor.stop(10)
+    assert len(alone) == (1 if just else 4)
+
+
 @pytest.mark.gate
 def test_threads_look_ahead(alias, settings, monkeypatch):
     settings.JOBEXEC = {"ENGINES": {alias: {}}, "GRACE_PERIOD": 10}

@@ -23,9 +23,9 @@ from ..settle.release import give_back
 from ..sql.dialect import dialect
 from ..sql.locks import atomic, has_skip_locked, returns_rows
 from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs, in_order
-from .candidates import Request, any_job, narrowed, out_of_turn, read_page
+from .candidates import Pair, Request, any_job, narrowed, out_of_turn, read_page
 from .cursor import AcquisitionCursor, Position
-from .statement import lock_plain_page
+from .statement import any_free, lock_plain_page
 
 #: After a page that was not plain, the number of pages for which the single statement is not tried.
 _NOT_PLAIN = 20
@@ -100,13 +100,19 @@ def _acquire(request: Request) -> Acquisition:
         if jobs and not others:
             cursor.ended(jobs, full=len(jobs) >= limit)
             return Acquisition(jobs, found=len(jobs))
-        if not (others or any_job(request, position)):
+        if not (others or _any_job(request, position, pairs)):
             cursor.ended(jobs, full=False)
             return Acquisition()
         cursor.not_plain = _NOT_PLAIN
         if jobs:
             return _completed(request, position, jobs)
     return _acquire_in_several(request, position)
+
+
+def _any_job(request: Request, position: Position | None, pairs: list[Pair]) -> bool:
+    """Whether a job could be acquired behind ``position``; checked without a lock and outside a transaction."""
+    found = any_free(request.using, request.scope, position, pairs)
+    return any_job(request, position) if found is None else found
 
 
 def _acquire_in_several(request: Request, position: Position | None) -> Acquisition:

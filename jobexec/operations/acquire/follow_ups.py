@@ -13,7 +13,7 @@ from jobexec import clock
 from jobexec.models import Job
 
 from ..rows.suspension_cover import in_force
-from ..sql.dialect import dialect
+from ..sql.dialect import dialect, prepared_cursor
 from ..sql.locks import returns_rows
 from ..values.acquired_job import AcquiredJob, ServedJobs, columns, from_row, in_order
 from .candidates import exclusive_of, in_scope
@@ -35,7 +35,8 @@ def committed(
     rows, suspensions = look(using, owner, list(known), wide)
     found = [job for job in sorted(rows, key=in_order) if job.revision == known[job.id].revision]
     for job in found:
-        job.acquired_by, job.followers = known[job.id].acquired_by, known[job.id].followers
+        seen = known[job.id]
+        job.acquired_by, job.followers, job.ahead = seen.acquired_by, seen.followers, seen.ahead
     run = [job for job in found if not (suspensions or job.suspend_requested)]
     behind = _behind_others(using, run, scopes)
     run = [job for job in run if job.id not in behind]
@@ -46,7 +47,7 @@ def committed(
 def _read(using: str, owner: str, ids: Sequence[UUID], wide: bool) -> Locked:
     connection, spelled = connections[using], dialect(using)
     now = connection.ops.adapt_datetimefield_value(clock.now(using))
-    with spelled.cursor(connection) as cursor:
+    with spelled.cursor(connection, prepared=True) as cursor:
         cursor.execute(select(spelled, wide), {"owner": owner, "now": now, "ids": spelled.id_list(ids)})
         return read(using, owner, cursor.fetchall())
 
@@ -73,7 +74,7 @@ def _behind_others(using: str, jobs: Sequence[AcquiredJob], scopes: Mapping[str,
 def _any_waits(using: str, instance: str) -> bool:
     """Whether any job of the process instance is unlocked. Mostly none is, and the ORM takes milliseconds to build the
     query that says which."""
-    with connections[using].cursor() as cursor:
+    with prepared_cursor(using) as cursor:
         cursor.execute(_WAITING, [instance])
         return cursor.fetchone() is not None
 

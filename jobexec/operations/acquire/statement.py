@@ -73,20 +73,15 @@ def lock_plain_page(
     Commits on its own, or joins the caller's transaction.
     """
     connection, spelled = connections[using], dialect(using)
-    in_order = scope.category_order == "rank" or len(scope.categories) == 1
-    if not (in_order and returns_rows(using)):
-        return _NOTHING
-    if not (spelled.writes_in_with or spelled.single_writer):
-        return _NOTHING  # the union locks nothing
     pairs = scope.pairs() if pairs is None else pairs
-    if not spelled.writes_in_with and len(pairs) > _MANY_PAIRS:
+    if not _spells(using, scope, pairs):
         return _NOTHING
     adapt = connection.ops.adapt_datetimefield_value
     parameters: dict[str, Any] = {"owner": owner, "until": adapt(until), "now": adapt(clock.now(using)), "limit": limit}
     bounds = bounds_of(scope, position, parameters)
     try:
-        statement = _by_arrays if spelled.writes_in_with else _by_union
-        made = statement(spelled, pairs, bounds, parameters, scope.wide)
+        _name(pairs, parameters, spelled)
+        made = (_of_arrays if spelled.writes_in_with else _of_union)(spelled, len(pairs), bounds, scope.wide)
         with spelled.cursor(connection, prepared=True) as cursor:
             cursor.execute(made, parameters)
             locked = read(using, owner, cursor.fetchall())
@@ -94,6 +89,31 @@ def lock_plain_page(
         unlock_page(using, owner, until)
         return PlainPage([], others=True)
     return plain_of(using, owner, locked, until)
+
+
+def any_free(using: str, scope: ServedJobs, position: Position | None, pairs: Pairs) -> bool | None:
+    """Whether there is a job behind ``position`` that could be acquired; None if the portable form must look.
+
+    Nothing is locked. An executor without work asks with each look, and to build the portable query takes milliseconds.
+    """
+    spelled = dialect(using)
+    if not _spells(using, scope, pairs):
+        return None
+    parameters: dict[str, Any] = {"limit": 1}
+    bounds = bounds_of(scope, position, parameters)
+    _name(pairs, parameters, spelled)
+    with spelled.cursor(connections[using], prepared=True) as cursor:
+        cursor.execute(_of_any(spelled, len(pairs), bounds), parameters)
+        return bool(cursor.fetchone()[0])
+
+
+def _spells(using: str, scope: ServedJobs, pairs: Pairs) -> bool:
+    """Whether one statement finds the jobs of these pairs in the order of the scope."""
+    spelled = dialect(using)
+    if not (returns_rows(using) and (scope.category_order == "rank" or len(scope.categories) == 1)):
+        return False
+    # The union locks nothing.
+    return spelled.writes_in_with or (spelled.single_writer and len(pairs) <= _MANY_PAIRS)
 
 
 def bounds_of(scope: ServedJobs, position: Position | None, parameters: dict[str, Any]) -> str:
@@ -111,17 +131,33 @@ def bounds_of(scope: ServedJobs, position: Position | None, parameters: dict[str
     return bounds
 
 
-def _by_arrays(spelled: Dialect, pairs: Pairs, bounds: str, parameters: dict[str, Any], wide: bool) -> str:
-    if len(pairs) == 1:
+def _name(pairs: Pairs, parameters: dict[str, Any], spelled: Dialect) -> None:
+    """Add the pairs to the parameters, and spell the position."""
+    if not spelled.writes_in_with:
+        for number, pair in enumerate(pairs):
+            parameters[f"category{number}"], parameters[f"deployment{number}"] = pair
+    elif len(pairs) == 1:
         parameters["category"], parameters["deployment"] = pairs[0]
     else:
         parameters["categories"], parameters["deployments"] = map(list, zip(*pairs, strict=True))
-    return _of_arrays(spelled, len(pairs) == 1, bounds, wide)
+    if "id" in parameters and not spelled.native_types:
+        parameters["id"] = parameters["id"].hex
 
 
 @lru_cache(maxsize=64)
-def _of_arrays(spelled: Dialect, one_pair: bool, bounds: str, wide: bool) -> str:
-    if one_pair:
+def _of_any(spelled: Dialect, pairs: int, bounds: str) -> str:
+    if spelled.writes_in_with and pairs == 1:
+        return f"SELECT EXISTS ({_run(spelled, '1', '%(category)s', '%(deployment)s', bounds)})"
+    if spelled.writes_in_with:
+        run = _run(spelled, "1", "pair.category", "pair.deployment", bounds)
+        table = "unnest(%(categories)s::text[], %(deployments)s::text[]) AS pair(category, deployment)"
+        return f"SELECT EXISTS (SELECT 1 FROM {table} CROSS JOIN LATERAL ({run}) AS run)"
+    return f"SELECT EXISTS ({_union(spelled, '1', pairs, bounds)})"
+
+
+@lru_cache(maxsize=64)
+def _of_arrays(spelled: Dialect, pairs: int, bounds: str, wide: bool) -> str:
+    if pairs == 1:
         run = _run(spelled, spelled.row_place, "%(category)s", "%(deployment)s", bounds)
         return _at_places(spelled, f"{run} {spelled.skip_locked}", wide)
     run = _run(spelled, f"{spelled.row_place} AS place, rank, id", "pair.category", "pair.deployment", bounds)
@@ -131,20 +167,15 @@ def _of_arrays(spelled: Dialect, one_pair: bool, bounds: str, wide: bool) -> str
     return _at_places(spelled, page, wide)
 
 
-def _by_union(spelled: Dialect, pairs: Pairs, bounds: str, parameters: dict[str, Any], wide: bool) -> str:
-    for number, pair in enumerate(pairs):
-        parameters[f"category{number}"], parameters[f"deployment{number}"] = pair
-    if "id" in parameters and not spelled.native_types:
-        parameters["id"] = parameters["id"].hex
-    return _of_union(spelled, len(pairs), bounds, wide)
-
-
 @lru_cache(maxsize=64)
 def _of_union(spelled: Dialect, pairs: int, bounds: str, wide: bool) -> str:
-    place = f"{spelled.row_place} AS place, rank, id"
-    runs = [_run(spelled, place, f"%(category{n})s", f"%(deployment{n})s", bounds) for n in range(pairs)]
-    union = " UNION ALL ".join(f"SELECT * FROM ({run})" for run in runs)
+    union = _union(spelled, f"{spelled.row_place} AS place, rank, id", pairs, bounds)
     return _at_places(spelled, f"SELECT place FROM ({union}) ORDER BY rank, id LIMIT %(limit)s", wide)
+
+
+def _union(spelled: Dialect, columns: str, pairs: int, bounds: str) -> str:
+    runs = [_run(spelled, columns, f"%(category{n})s", f"%(deployment{n})s", bounds) for n in range(pairs)]
+    return " UNION ALL ".join(f"SELECT * FROM ({run})" for run in runs)
 
 
 def _run(spelled: Dialect, columns: str, category: str, deployment: str, bounds: str) -> str:

@@ -65,12 +65,15 @@ def create_job(using: str, **columns: Any) -> NewJob:
 
 
 @sensitive_variables("columns", "own")
-def create_job_by(using: str, insert: Insert | None, columns: dict[str, Any]) -> NewJob:
-    """Create a job as :func:`create_job`; ``insert`` writes its row, together with others of the caller."""
+def create_job_by(using: str, insert: Insert | None, columns: dict[str, Any], ahead: Any = None) -> NewJob:
+    """Create a job as :func:`create_job`; ``insert`` writes its row, together with others of the caller.
+
+    ``ahead`` is what its handler would look up, if it runs at once and here.
+    """
     own = _take(columns)
     pattern = Pattern(using, columns)
     pattern.authorize()
-    return pattern.create(insert=insert, **_encrypted(columns, own))
+    return pattern.create(insert=insert, ahead=ahead, **_encrypted(columns, own))
 
 
 @sensitive_variables("rows", "given", "columns", "own")
@@ -271,9 +274,10 @@ class Pattern:
         *,
         stays: bool = True,
         insert: Insert | None = None,
+        ahead: Any = None,
         **own: Any,
     ) -> NewJob:
-        """Insert one job like :func:`create_job`; see :meth:`job` for the arguments.
+        """Insert one job like :func:`create_job`; see :meth:`job` and :func:`create_job_by` for the arguments.
 
         ``stays``: it may be locked by the node whose handler enqueues it.
         """
@@ -285,7 +289,7 @@ class Pattern:
             values |= parameters(connection, table, hold.columns)
         row = instance(using, table, columns)
         if hold is not None:
-            hold.expect([row])
+            hold.expect([row], ahead)
         if job_log.wants(LogState.CREATED):
             with atomic(using):
                 (insert or insert_row)(connection, table, values)

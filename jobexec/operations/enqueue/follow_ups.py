@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from jobexec import clock
 from jobexec.models import Job
 
 from ..sql.on_commit import Once, after_commit
@@ -42,14 +43,19 @@ class Hold:
         self._share = share
         self._jobs: list[AcquiredJob] = []
 
-    def expect(self, rows: Sequence[NewJob]) -> None:
-        """Announce the rows to the node before it can find them in the table."""
+    def expect(self, rows: Sequence[NewJob], ahead: Any = None) -> None:
+        """Announce the rows to the node before it can find them in the table.
+
+        ``ahead`` is what their handler would look up.
+        """
         using = rows[0]._state.db or "default"
         for row in rows:
             values = (getattr(row, name) for name in AcquiredJob.COLUMNS)
             job = from_row((*values, None), using, self.columns["lock_owner"])
             job.acquired_by = self._share
             job.followers = Followers(self.followers.streak)
+            if ahead is not None:
+                job.ahead = clock.monotonic(), ahead
             self._jobs.append(job)
         self.home.expect(self.followers, self._jobs, connections[using])
 

@@ -94,7 +94,8 @@ class AcquiredJob:
     ended: bool = False
     #: Whether it was found that its run cannot share a transaction with others.
     alone: bool = False
-    #: What its handler has looked up for several jobs at once, and when, by the monotonic clock.
+    #: What its handler has looked up for several jobs at once, or who made the job has known, and when, by the
+    #: monotonic clock.
     ahead: tuple[float, Any] | None = None
     #: The error of its run that something else has taken care of: the run has failed, and the job is over.
     handled: BaseException | None = None

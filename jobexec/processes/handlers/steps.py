@@ -46,7 +46,7 @@ from .environment import noting_variables, run_coroutine, run_service
 from .registry import has_coroutines, service
 from .stepping import End, proceed, proceed_together
 
-#: Seconds for which what was found for several jobs is good enough.
+#: Seconds for which what was known before is good enough.
 _JUST = 0.05
 #: Seconds before another attempt to take the result of a function, which runs again.
 _PAUSE = 1
@@ -290,7 +290,8 @@ def _looked_up(context: JobContext, job: UUID | None = None) -> _Waiting | None:
 def _waiting(context: JobContext, job: UUID | None = None) -> _Waiting | None:
     """The token that waits for this job, or for that batch; None if it has gone on, or was cancelled.
 
-    Once, it may be what was found just before for several jobs; whether it still waits at the end, its lock will tell.
+    Once, it may be what was found just before for several jobs, or what the step that made the job has known; whether
+    it still waits at the end, its lock will tell.
     """
     ahead, context.work.ahead = context.work.ahead, None
     if ahead is not None and clock.monotonic() - ahead[0] < _JUST:

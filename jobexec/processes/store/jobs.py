@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobexec import tracing
@@ -84,12 +84,19 @@ def _resource_of(element: str, handler: str, call: Mapping[str, Any], tenant: st
     return name
 
 
-def create(using: str, jobs: Sequence[dict[str, Any]], insert: Insert) -> None:
+class PreparedJob(NamedTuple):
+    """The columns of a job, and the token that waits for it, as :func:`.load.waiting` finds it."""
+
+    columns: dict[str, Any]
+    token: tuple[Any, ...] | None = None
+
+
+def create(using: str, jobs: Sequence[PreparedJob], insert: Insert) -> None:
     """Create jobs. A single one, which ``insert`` writes, may stay with the node that takes the step."""
     if len(jobs) == 1:
-        create_job_by(using, insert, jobs[0])
+        create_job_by(using, insert, *jobs[0])
     elif jobs:
-        create_jobs(using, jobs)
+        create_jobs(using, (job.columns for job in jobs))
 
 
 def discard_job(using: str, instance: str, job: UUID) -> None:
@@ -103,8 +110,8 @@ class JobWriter:
     def __init__(self, using: str, origin: ProcessInstance, tokens: Tokens, now: datetime) -> None:
         self.using, self.origin, self.tokens, self.now = using, origin, tokens, now
 
-    def prepare(self, changes: Changes) -> list[dict[str, Any]]:
-        """Remove and create jobs, except those whose columns it returns, for :func:`create`."""
+    def prepare(self, changes: Changes) -> list[PreparedJob]:
+        """Remove and create jobs, except those that it returns, for :func:`create`."""
         self._discard(changes)
         for job in changes.new_jobs:
             if job.kind is JobKind.EXTERNAL:
@@ -113,7 +120,7 @@ class JobWriter:
                 self._create_batch(job)
         ours = [job for job in changes.new_jobs if job.kind not in MADE_AT_ONCE]
         receivers = [each for row in changes.new_subscriptions if (each := self._receiver(row)) is not None]
-        return [*map(self._columns, ours), *receivers]
+        return [*map(self._prepared, ours), *map(PreparedJob, receivers)]
 
     def _receiver(self, row: rows.Subscription) -> dict[str, Any] | None:
         """A job that waits for the message of a subscription with a key, for ``publish_message``."""
@@ -237,6 +244,13 @@ class JobWriter:
             return True
         processes = [definitions.process(self.using, row.definition) for row in self.tokens.instances_at_hand]
         return self.tokens.had_incidents or any(process.awaits & _ARMED for process in processes)
+
+    def _prepared(self, job: rows.Job) -> PreparedJob:
+        columns = self._columns(job)
+        if job.kind in _HANDLERS:
+            return PreparedJob(columns)
+        root, definition = self.origin.root_id, self.tokens.definition(job.instance)
+        return PreparedJob(columns, (root, job.owner, job.activity, job.instance, definition, job.element))
 
     def _columns(self, job: rows.Job) -> dict[str, Any]:
         if job.kind in _HANDLERS:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import ceil
 from uuid import UUID
 
 from django.db import OperationalError
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from jobexec.conf import get_settings
 from jobexec.handlers.context import current_job
@@ -45,15 +45,17 @@ def locked_now(using: str, roots: Iterable[UUID]) -> tuple[dict[UUID, ProcessIns
 
     Returns the rows of their topmost instances, and which of the others run.
     """
-    ids = set(roots)
-    wanted = ProcessInstance.objects.using(using).filter(pk__in=ids).order_by("pk")
-    skips = has_skip_locked(using)
-    rows = _fetched(using, _LOCK_ALL, list(ids)) if at_once(using) else lock_rows(wanted, skip_locked=skips)
+    ids, skips = set(roots), has_skip_locked(using)
+    rows = _fetched(using, _LOCK_ALL, list(ids)) if at_once(using) else lock_rows(_among(using, ids), skip_locked=skips)
     found = {row.pk: row for row in rows}
     if reads_snapshots(using):
-        wanted.filter(pk__in=found).update(root_id=F("pk"))  # see locked()
-    others = wanted.filter(state__in=RUNNING).exclude(pk__in=found) if skips and len(found) < len(ids) else ()
+        _among(using, found).update(root_id=F("pk"))  # see locked()
+    others = _among(using, ids - found.keys()).filter(state__in=RUNNING) if skips and len(found) < len(ids) else ()
     return {root: row for root, row in found.items() if row.state in RUNNING}, {row.pk for row in others}
+
+
+def _among(using: str, ids: Collection[UUID]) -> QuerySet[ProcessInstance]:
+    return ProcessInstance.objects.using(using).filter(pk__in=ids).order_by("pk")
 
 
 def unlocked(using: str, root: UUID) -> ProcessInstance | None:

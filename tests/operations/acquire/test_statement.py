@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from jobexec import clock
 from jobexec.models import JOB_TABLES, ExclusiveLock, Job, Suspension
 from jobexec.operations import acquire_jobs
+from jobexec.operations.acquire.candidates import Request, any_job
 from jobexec.operations.acquire.cursor import AcquisitionCursor, Position
-from jobexec.operations.acquire.statement import lock_plain_page
+from jobexec.operations.acquire.statement import any_free, lock_plain_page
 from jobexec.operations.values.acquired_job import ServedJobs, batches
 from tests.support.factories import LOCK_TIME, make_row
 from tests.support.suite import tiers
@@ -200,6 +201,31 @@ def test_what_is_not_plain_is_as_it_was(alias):
         ]
 
     check()
+
+
+@pytest.mark.gate
+@pytest.mark.timeout(400 + EXAMPLES)
+def test_both_forms_see_whether_there_is_a_job(alias):
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+    @given(st.lists(ROWS, max_size=5), SCOPES, POSITIONS)
+    @example([ONE], ServedJobs(), None)
+    @example([ONE], ServedJobs(), Position(0, UUID(int=1)))
+    @example([ONE | {"process_instance_id": "locked"}], ServedJobs(), None)
+    @example([ONE | {"deployment_id": "shop:1"}], ServedJobs(deployments=("shop:2", "shop:1")), None)
+    def compare(rows, scope, position):
+        def act():
+            request = Request(alias, "one", 1, scope, LOCK_TIME, AcquisitionCursor())
+            return any_free(alias, scope, position, scope.pairs()), any_job(request, position)
+
+        (found, expected), _ = tried(alias, rows, {}, act)
+        assert found is expected
+
+    compare()
+
+
+def test_whether_there_is_a_job_in_another_order_is_left_to_the_portable_form(alias):
+    scope = ServedJobs(categories=("default", "mail"), category_order="strict")
+    assert any_free(alias, scope, None, scope.pairs()) is None
 
 
 @pytest.mark.parametrize("count", [99, 100, 101, pytest.param(2_000, marks=pytest.mark.gate)])
