@@ -48,6 +48,8 @@ CASES: dict[str, tuple[str, ...]] = {
 }
 #: The part of the pairs that must be worse too, so that no single bad minute makes a loss.
 MOST = 0.75
+_FIGURES = ("time", "beside raw", "CPU")
+_WIDTH = 16
 _USAGE = 2
 
 
@@ -92,7 +94,10 @@ class Side:
 
 
 def costs(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, float]:
-    """How much more the new run of a pair costs: 1.1 is a tenth more. Figures that a run lacks are left out."""
+    """How much more the new run of a pair costs: 1.1 is a tenth more. Figures that a run lacks are left out.
+
+    Those of ``ours``, and the time of each other contender that is not raw SQL, by its name.
+    """
     rate = new["details"]["unit"] == "jobs/s"
 
     def worse(before: float, after: float) -> float:
@@ -104,6 +109,10 @@ def costs(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, float]:
     before, after = _cpu(old), _cpu(new)
     if before and after:
         found["CPU"] = after / before
+    runs, earlier = new["details"]["runs"], old["details"]["runs"]
+    for name in runs.keys() & earlier.keys() - {"ours"}:
+        if not name.startswith("raw") and earlier[name]["median"] and runs[name]["median"]:
+            found[name] = worse(earlier[name]["median"], runs[name]["median"])
     return found
 
 
@@ -127,12 +136,13 @@ def has_lost(pairs: Sequence[Mapping[str, float]], limit: float) -> bool:
 
 def lines_of(case: str, pairs: Sequence[Mapping[str, float]], limit: float) -> Iterator[str]:
     """A line of the table for each figure."""
-    for number, figure in enumerate(("time", "beside raw", "CPU")):
+    others = sorted({figure for pair in pairs for figure in pair}.difference(_FIGURES))
+    for number, figure in enumerate((*_FIGURES, *others)):
         values = [pair[figure] for pair in pairs if figure in pair]
         if values:
             spread = "".join(f"{value:>8.2f}" for value in (median(values), min(values), max(values)))
             verdict = "  lost" if number == 0 and has_lost(pairs, limit) else ""
-            yield f"{case if number == 0 else '':<14}{figure:<12}{spread}{verdict}"
+            yield f"{case if number == 0 else '':<14}{figure:<{_WIDTH}}{spread}{verdict}"
 
 
 @contextmanager
@@ -196,7 +206,7 @@ def compare(arguments: Namespace, write: Any = print) -> int:
         write(
             f"{arguments.pairs} pairs, this checkout to {arguments.base}; 1.10 is a tenth slower, or a tenth more CPU"
         )
-        write(f"{'case':<14}{'figure':<12}{'median':>8}{'min':>8}{'max':>8}")
+        write(f"{'case':<14}{'figure':<{_WIDTH}}{'median':>8}{'min':>8}{'max':>8}")
         for case in arguments.cases or CASES:
             try:
                 pairs = _pairs(case, both, arguments)

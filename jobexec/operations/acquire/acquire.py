@@ -90,10 +90,13 @@ def _acquire(request: Request) -> Acquisition:
         return Acquisition()
     if request.scope.tenants is not None or request.ids is not None:
         return _acquire_in_several(request, position)
+    limit, pairs = request.limit, list(request.pairs)
     if cursor.not_plain:
         cursor.not_plain -= 1
+        if any_free(request.using, request.scope, position, pairs) is False:
+            cursor.ended((), full=False)
+            return Acquisition()
     else:
-        limit, pairs = request.limit, list(request.pairs)
         jobs, others = lock_plain_page(
             request.using, request.owner, limit, request.scope, request.until, position, pairs=pairs
         )
