@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from django.db import connections
@@ -15,12 +17,18 @@ from jobexec.models import BlockedJob, HistoryJob, Job, Message, TimerJob
 from jobexec.operations.notify.wake import BLOCKED, EVERYTHING, HISTORY, JOBS, MESSAGES, TIMERS
 from jobexec.operations.sql.dialect import dialect_of
 
+from ...runtime.file_events import FileEvents
 from ..nodes.node import Node
 
 #: Seconds between two looks: the minimum, soon after a job has come, the maximum, and the growth for each second since
 #: then. (Any commit would not do: heartbeats are commits, too.) A look takes some 2 µs and waiting for it 10 or more,
 #: because everything else has left the cache: each 2 ms is half a per cent of a processor, each 8 ms a fifth.
 _LEAST, _MOST, _GROWTH = 0.002, 0.008, 0.0005
+#: The same where the system tells of writes to the file: seldom, in case it does not tell of all, and after a write
+#: for a while, first soon and then as above, until its commit is complete.
+_SELDOM, _FIRST, _WHILE = 0.1, 0.0002, 0.25
+#: After so many commits of which it has told nothing, it is not relied upon any more.
+_MOST_UNTOLD = 3
 _AFTER_ERROR = 1.0
 
 
@@ -34,8 +42,9 @@ def can_watch(engine: EngineSettings) -> bool:
 
 
 class CommitWatch:
-    """Reads SQLite's counter of commits, ``PRAGMA data_version``, every few milliseconds; a Source for acquisition.
+    """Reads SQLite's counter of commits, ``PRAGMA data_version``; a Source for acquisition.
 
+    It does so when the system tells of a write to the file or its journal (Linux), otherwise every few milliseconds.
     The counter is that of the acquisition's connection, so its own commits do not count and the file is the one that it
     uses. After other commits (outcomes, heartbeats, whatever the project writes) the tables are checked, and only a
     job, a timer, history, a blocked job or a message wakes up a loop. Works with WAL and with a rollback journal. The
@@ -54,6 +63,13 @@ class CommitWatch:
         self._connection: Any = None
         self._version: int | None = None
         self._rang_at = 0.0
+        self._events: FileEvents | None = None
+        #: Until when a commit may become complete, of which there was a write; and the seconds until the next look.
+        self._expected, self._step = 0.0, _FIRST
+        #: Whether the tables without jobs to be acquired are still to be looked at.
+        self._unseen = False
+        #: How many commits were found of which nothing was told.
+        self._untold = 0
         self._job: Any = None
         self._owed = False
         self._due: Any = None
@@ -72,19 +88,34 @@ class CommitWatch:
         self._first_looks = [_compiled(messages.values("delivery_time")), _compiled(waiting.values("next_look"))]
         self._first_job, self._first_timer = _compiled(jobs.values("pk")), _compiled(timers.values("due_date"))
 
-    def fileno(self) -> None:
-        """There is nothing to wait on."""
+    def fileno(self) -> int | None:
+        # Not while it looks often anyway: others may write all the time.
+        return None if self._events is None or time.monotonic() < self._expected else self._events.fileno()
 
     def turn(self) -> float:
         if not self.listening:
             return _AFTER_ERROR
+        if self._unseen:
+            return _FIRST
+        if self._events is not None:
+            if time.monotonic() >= self._expected:
+                return _SELDOM
+            step, self._step = self._step, min(_LEAST, 2 * self._step)
+            return step
         return min(_MOST, max(_LEAST, _GROWTH * (time.monotonic() - self._rang_at)))
 
     def ask(self) -> None:
         try:
-            if self._changed():
-                self._look()
+            changed = self._changed()
+            if self._events is not None:
+                self._reckon(self._events, changed)
+            self._unseen = self._unseen or changed
             self.listening = True
+            if changed and self._look_for_jobs():
+                return  # now; the rest can wait until these are acquired
+            if self._unseen:
+                self._unseen = False
+                self._look_for_others()
         except Exception:  # the acquisition will meet it too, and log it
             deaf, self.listening = self.listening, False
             if deaf:
@@ -101,14 +132,43 @@ class CommitWatch:
         raw = self._wrapper.connection
         if raw is not self._connection:  # versions of two connections cannot be compared
             self._connection, self._version = raw, None
+            self._watch_file(raw)
         before, self._version = self._version, raw.execute("PRAGMA data_version").fetchone()[0]
         return self._version != before
 
-    def _look(self) -> None:
+    def _watch_file(self, raw: Any) -> None:
+        """Let the system tell of writes, unless it has not told of some."""
+        if self._untold > _MOST_UNTOLD:
+            return
+        path = next(Path(file).resolve() for _, name, file in raw.execute("PRAGMA database_list") if name == "main")
+        names = frozenset((path.name, f"{path.name}-wal", f"{path.name}-journal"))
+        with suppress(OSError):
+            self._events = FileEvents(path.parent, names)
+        self._expected = time.monotonic() + _WHILE
+
+    def _reckon(self, events: FileEvents, changed: bool) -> None:
+        """Decide when to look again. The writes of a commit that was found have been told of before it."""
+        now = time.monotonic()
+        told = events.take()
+        if told:
+            self._expected, self._step = now + _WHILE, _FIRST
+        if changed:
+            self._untold = 0 if told or now < self._expected else self._untold + 1
+            self._expected = min(self._expected, now + _LEAST)
+            if self._untold > _MOST_UNTOLD:  # a file on another machine, perhaps
+                events.close()
+                self._events = None
+
+    def _look_for_jobs(self) -> bool:
+        """Whether a job has come that was told of."""
         before, self._job = self._job, self._first(self._first_job)
         self._owed = self._job is not None
-        if self._job != before and self._owed:
-            self._ring()
+        if self._job == before or not self._owed:
+            return False
+        self._ring()
+        return True
+
+    def _look_for_others(self) -> None:
         expected, self._due = self._due, self._first(self._first_timer)
         if self._due is not None and (expected is None or self._due < expected):
             self._heard(TIMERS)

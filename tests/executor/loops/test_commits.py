@@ -1,6 +1,8 @@
 """SQLite tells nobody of a commit: the executor looks at its counter."""
 
+import select
 import sqlite3
+import sys
 import threading
 from datetime import timedelta
 from types import SimpleNamespace
@@ -17,6 +19,7 @@ from jobexec.executor.loops.commits import CommitWatch, can_watch
 from jobexec.executor.nodes.node import Node
 from jobexec.models import Job
 from jobexec.operations.notify.wake import EVERYTHING, JOBS, TIMERS, remove_listener
+from jobexec.runtime.file_events import FileEvents
 from jobexec.runtime.threads import call_in_thread
 from tests.support.executor import all_gone
 from tests.support.factories import acquire, make_job
@@ -25,6 +28,7 @@ from tests.support.waiting import TIMEOUT, passed, until
 
 pytestmark = [pytest.mark.transactional, pytest.mark.databases("sqlite")]
 
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of writes to files so")
 SLOW = {"WAIT_TIME": 300, "MAX_WAIT": 300, "MAX_WAIT_WHEN_LISTENING": 300}
 
 
@@ -51,8 +55,18 @@ def time(monkeypatch):
 
 
 @pytest.fixture
+def silent(monkeypatch):
+    """A system that does not tell of writes to files."""
+
+    def refuse(path, names):
+        raise OSError("no")
+
+    monkeypatch.setattr(commits, "FileEvents", refuse)
+
+
+@pytest.fixture
 def watch(alias, time):
-    """A watch that has looked once; `watch()` asks it and returns what it has heard since."""
+    """A watch that has looked once; `watch.ask()` asks it and returns what it has heard since."""
     settings, heard = get_settings(), []
     watch = CommitWatch(Node(settings, settings.engine(alias), dict), heard.append)
 
@@ -117,7 +131,8 @@ def test_a_job_that_nobody_takes_is_no_reason_to_look_at_every_commit(alias, wat
     assert watch.ask() == [], "there is none any more"
 
 
-def test_looks_sooner_after_a_job_has_come(alias, watch, time):
+def test_looks_sooner_after_a_job_has_come(alias, silent, watch, time):
+    assert watch.it.fileno() is None
     time.now += 100
     seldom = watch.it.turn()
     elsewhere(lambda: Group.objects.using(alias).create(name="x"))
@@ -125,11 +140,73 @@ def test_looks_sooner_after_a_job_has_come(alias, watch, time):
     assert watch.it.turn() == seldom, "not for a heartbeat, say"
     elsewhere(lambda: make_job(alias))
     watch.ask()
+    watch.ask()  # the rest
     often = watch.it.turn()
     time.now += 5
     assert often < watch.it.turn() < seldom
     time.now += 100
     assert watch.it.turn() == seldom
+
+
+def told(watch):
+    """Whether its descriptor is readable."""
+    return bool(select.select([watch.it.fileno()], [], [], 0)[0])
+
+
+@linux
+def test_the_system_tells_of_writes_and_it_looks_seldom(alias, journal, watch, time):
+    time.now += 1
+    assert (watch.ask(), watch.it.turn()) == ([], commits._SELDOM)
+    assert not told(watch)
+    elsewhere(lambda: make_job(alias))
+    assert told(watch)
+    assert watch.ask() == [JOBS]
+    assert watch.it.fileno() is None, "who writes all the time is not listened to all the time"
+    watch.ask()
+    time.now += commits._LEAST
+    assert (watch.ask(), watch.it.turn()) == ([], commits._SELDOM)
+    assert not told(watch)
+
+
+@linux
+def test_after_a_write_it_looks_soon_until_the_commit_is_complete(alias, watch, time, monkeypatch):
+    time.now += 1
+    watch.ask()
+    changed, early = CommitWatch._changed, []
+    elsewhere(lambda: make_job(alias))
+    monkeypatch.setattr(CommitWatch, "_changed", lambda self: early.append(1))  # an fsync takes its time
+    turns = []
+    for _ in range(6):
+        assert watch.ask() == []
+        turns.append(watch.it.turn())
+        time.now += turns[-1]
+    assert turns == sorted(turns)
+    assert (turns[0], turns[-1], watch.it.fileno()) == (commits._FIRST, commits._LEAST, None)
+    monkeypatch.setattr(CommitWatch, "_changed", changed)
+    assert watch.ask() == [JOBS]
+
+
+@linux
+def test_a_file_of_which_the_system_tells_nothing_is_looked_at_as_ever(alias, watch, time, monkeypatch):
+    """It may be on another machine."""
+    monkeypatch.setattr(FileEvents, "take", lambda self: False)
+    for number in range(commits._MOST_UNTOLD + 1):
+        time.now += 1
+        assert watch.it.turn() == commits._SELDOM, number
+        elsewhere(lambda: Group.objects.using(alias).create(name=f"{clock.now()}"))
+        watch.ask()
+    assert watch.it.fileno() is None
+    assert watch.it.turn() <= commits._MOST
+    connections[alias].close()
+    watch.ask()
+    assert watch.it.fileno() is None, "nor through a new connection"
+
+
+def test_what_is_no_job_is_looked_for_when_the_jobs_are_acquired(alias, watch):
+    elsewhere(lambda: (make_job(alias), later(alias, 1)()))
+    assert watch.ask() == [JOBS]
+    assert watch.it.turn() == commits._FIRST
+    assert watch.ask() == [TIMERS]
 
 
 def test_a_new_connection_misses_nothing(alias, watch):
