@@ -167,7 +167,7 @@ def estimated(queryset: QuerySet[Any]) -> int | None:
 
     Without a condition these are all rows of the table. How many rows meet a condition, PostgreSQL's planner expects
     from its statistics of the columns. MariaDB has none of columns without an index, and SQLite has none at all: there
-    such counts stay lower bounds.
+    such counts stay lower bounds. (All rows of a table SQLite counts, up to a million.)
     """
     rows = _many(estimated_rows(queryset.db, queryset.model))
     if rows is None or not queryset.query.where:
@@ -188,7 +188,7 @@ def estimated_rows(using: str, table: type[Model]) -> int | None:
     if query is None:
         return None
     with connections[using].cursor() as cursor:
-        cursor.execute(query, [table._meta.db_table])
+        cursor.execute(query.format(table=table._meta.db_table))
         row = cursor.fetchone()
     return int(row[0]) if row and row[0] is not None else None
 

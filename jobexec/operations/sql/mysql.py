@@ -31,7 +31,7 @@ class MySQL(Dialect):
     )
 
     row_estimate = (
-        "SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s"
+        "SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{table}'"
     )
     current_time = "SELECT UTC_TIMESTAMP(6)"  # CURRENT_TIMESTAMP is in the session's time zone
     time_slot = "(timestampdiff(SECOND, '1970-01-01', %(expressions)s) - %(since)d) DIV %(seconds)d"

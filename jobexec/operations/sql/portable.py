@@ -69,7 +69,7 @@ class Dialect:
     #: The query for the number of connections that ordinary users may open.
     capacity: ClassVar[str | None] = None
 
-    #: The query for the number of rows of a table by the planner's statistics, its parameter is the name; None without.
+    #: The query for about how many rows a table has, formatted with its name; None without.
     row_estimate: ClassVar[str | None] = None
     #: Whether EXPLAIN says how many rows a query will have, by statistics of each column.
     expects_rows: ClassVar[bool] = False

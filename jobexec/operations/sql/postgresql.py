@@ -145,7 +145,7 @@ class PostgreSQL(Dialect):
     row_estimate = (
         "SELECT (reltuples / greatest(relpages, 1)"
         " * (pg_relation_size(oid) / current_setting('block_size')::int))::bigint"
-        " FROM pg_class WHERE oid = to_regclass(%s)"
+        " FROM pg_class WHERE oid = to_regclass('{table}')"
     )
     expects_rows = True
     argument_index = ArgumentIndex(

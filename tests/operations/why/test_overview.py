@@ -27,6 +27,7 @@ from jobexec.operations.overview import overview
 from jobexec.operations.problems import problems
 from jobexec.operations.reports import counts
 from jobexec.operations.sql import server_time
+from jobexec.operations.sql.sqlite import SQLite
 from tests.support.factories import HANDLER, acquire, make_job, make_node, make_row
 
 MINUTE = timedelta(minutes=1)
@@ -83,9 +84,17 @@ def test_what_meets_a_condition_is_estimated_by_the_planner_if_it_has_statistics
 
 
 @pytest.mark.fast_form
-def test_only_servers_estimate_the_rows_of_a_table(alias):
-    expected = type(None) if connections[alias].vendor == "sqlite" else int
-    assert type(counts.estimated_rows(alias, DeadLetterJob)) is expected
+def test_all_databases_know_about_how_many_rows_a_table_has(alias):
+    assert type(counts.estimated_rows(alias, DeadLetterJob)) is int
+
+
+@pytest.mark.databases("sqlite")
+def test_sqlite_counts_the_rows_of_a_table_up_to_a_million(alias, monkeypatch):
+    for _ in range(3):
+        make_row(DeadLetterJob, alias)
+    assert counts.estimated_rows(alias, DeadLetterJob) == 3
+    monkeypatch.setattr(SQLite, "row_estimate", SQLite.row_estimate.replace("1000000", "3"))
+    assert counts.estimated_rows(alias, DeadLetterJob) is None, "three or more"
 
 
 def test_the_oldest_due_job_is_the_one_that_waits_longest(alias, frozen):
