@@ -9,8 +9,8 @@ import weakref
 from pathlib import Path
 
 _MODIFY, _MOVED_TO, _CREATE, _DELETE, _OVERFLOW = 0x2, 0x80, 0x100, 0x200, 0x4000
+#: The watch, the mask, a cookie, and the length of the name that follows, with zeros at its end.
 _HEAD = struct.Struct("iIII")
-#: The beginning of an event, without its name, is 16 bytes long.
 _BUFFER = 64 * 1024
 
 

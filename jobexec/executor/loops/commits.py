@@ -110,12 +110,11 @@ class CommitWatch:
             if self._events is not None:
                 self._reckon(self._events, changed)
             self._unseen = self._unseen or changed
-            self.listening = True
-            if changed and self._look_for_jobs():
-                return  # now; the rest can wait until these are acquired
-            if self._unseen:
-                self._unseen = False
+            # When a job has come, the rest can wait until it is acquired.
+            if not (changed and self._look_for_jobs()) and self._unseen:
                 self._look_for_others()
+                self._unseen = False
+            self.listening = True
         except Exception:  # the acquisition will meet it too, and log it
             deaf, self.listening = self.listening, False
             if deaf:
@@ -132,19 +131,18 @@ class CommitWatch:
         raw = self._wrapper.connection
         if raw is not self._connection:  # versions of two connections cannot be compared
             self._connection, self._version = raw, None
-            self._watch_file(raw)
+            if self._events is None and self._untold <= _MOST_UNTOLD:
+                self._watch_file(raw)
+            self._expected = time.monotonic() + _WHILE
         before, self._version = self._version, raw.execute("PRAGMA data_version").fetchone()[0]
         return self._version != before
 
     def _watch_file(self, raw: Any) -> None:
-        """Let the system tell of writes, unless it has not told of some."""
-        if self._untold > _MOST_UNTOLD:
-            return
+        """Let the system tell of writes, if it does."""
         path = next(Path(file).resolve() for _, name, file in raw.execute("PRAGMA database_list") if name == "main")
         names = frozenset((path.name, f"{path.name}-wal", f"{path.name}-journal"))
         with suppress(OSError):
             self._events = FileEvents(path.parent, names)
-        self._expected = time.monotonic() + _WHILE
 
     def _reckon(self, events: FileEvents, changed: bool) -> None:
         """Decide when to look again. The writes of a commit that was found have been told of before it."""

@@ -234,6 +234,18 @@ def test_says_so_when_it_cannot_look_any_more(alias, watch, monkeypatch):
     assert watch.it.listening
 
 
+@pytest.mark.parametrize("look", ["_look_for_jobs", "_look_for_others"])
+def test_says_once_that_it_cannot_read_a_table_and_reads_it_later(alias, watch, monkeypatch, look):
+    elsewhere(later(alias, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitWatch, look, lambda self: 1 / 0)
+        assert watch.ask() == [EVERYTHING]
+        elsewhere(later(alias, 2))
+        assert (watch.it.listening, watch.ask()) == (False, [])
+    assert watch.ask() == [TIMERS]
+    assert watch.it.listening
+
+
 def test_an_executor_hears_of_jobs_from_elsewhere_and_sleeps_otherwise(
     alias, journal, make_executor, handle, monkeypatch
 ):
