@@ -49,7 +49,7 @@ CASES: dict[str, tuple[str, ...]] = {
 #: The part of the pairs that must be worse too, so that no single bad minute makes a loss.
 MOST = 0.75
 _FIGURES = ("time", "beside raw", "CPU")
-_WIDTH = 16
+_WIDTH = 20
 _USAGE = 2
 
 

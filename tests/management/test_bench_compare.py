@@ -133,8 +133,8 @@ def test_a_case_has_lost_in_the_median_and_in_most_pairs(times, lost):
 def test_the_table():
     pairs = [{"time": 1.3, "CPU": 1.0}, {"time": 1.2, "CPU": 0.9}, {"time": 1.5, "CPU": 1.1}]
     assert list(compare.lines_of("drain", pairs, 0.1)) == [
-        "drain         time                1.30    1.20    1.50  lost",
-        "              CPU                 1.00    0.90    1.10",
+        "drain         time                    1.30    1.20    1.50  lost",
+        "              CPU                     1.00    0.90    1.10",
     ]
 
 
@@ -147,8 +147,8 @@ def test_what_stands_beside_ours_is_shown_and_not_judged():
     pairs = [compare.costs(old, new)]
     assert not compare.has_lost(pairs, limit=0.1)
     assert list(compare.lines_of("chain", pairs, 0.1))[2:] == [
-        "              CPU                 1.00    1.00    1.00",
-        "              flow                1.50    1.50    1.50",
+        "              CPU                     1.00    1.00    1.00",
+        "              flow                    1.50    1.50    1.50",
     ]
 
 

@@ -117,6 +117,8 @@ class CommitWatch:
             self.listening = True
         except Exception:  # the acquisition will meet it too, and log it
             deaf, self.listening = self.listening, False
+            self._version = None  # what came meanwhile has not been seen
+            self._expected = time.monotonic() + _AFTER_ERROR + _WHILE
             if deaf:
                 self._heard(EVERYTHING)  # loops that wait long because we listen must begin to poll
             return

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+import threading
 
 import pytest
 
@@ -22,10 +23,11 @@ def events(tmp_path):
 @pytest.fixture
 def closed(monkeypatch):
     """The descriptors that it has closed. (Another thread may get the number of one at once.)"""
-    found, close = [], os.close
+    found, close, ours = [], os.close, threading.get_ident()
 
     def note(descriptor):
-        found.append(descriptor)
+        if threading.get_ident() == ours:
+            found.append(descriptor)
         close(descriptor)
 
     monkeypatch.setattr(os, "close", note)
