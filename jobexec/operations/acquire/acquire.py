@@ -23,9 +23,9 @@ from ..settle.release import give_back
 from ..sql.dialect import dialect
 from ..sql.locks import atomic, has_skip_locked, returns_rows
 from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs, in_order
-from .candidates import Pair, Request, any_job, narrowed, out_of_turn, read_page
+from .candidates import Request, any_job, narrowed, out_of_turn, read_page
 from .cursor import AcquisitionCursor, Position
-from .statement import any_free, lock_plain_page
+from .statement import Pair, any_free, lock_plain_page
 
 #: After a page that was not plain, the number of pages for which the single statement is not tried.
 _NOT_PLAIN = 20

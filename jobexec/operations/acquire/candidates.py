@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import UUID
 
 from django.db import connections
@@ -19,18 +19,21 @@ from jobexec.models import Job
 
 from ..rows.exclusive import without_locked_instances
 from ..sql.dialect import dialect
-from ..sql.locks import has_skip_locked, is_single_writer, lock_rows
+from ..sql.locks import has_skip_locked, is_single_writer, lock_rows, returns_rows
 from ..sql.serial_key import of_instances
 from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs, columns, from_row, in_order
 from ..values.category_turns import Turns
+from . import statement_candidates
 from .cursor import AcquisitionCursor, Position
+from .statement import Pair, reads_pairs
 
 #: The assumed number of siblings per process instance when a page is filled up with them.
 _PER_INSTANCE = 10
+#: The order of siblings, as no index has it: PostgreSQL might otherwise read all jobs of a category, by the index of
+#: acquisition, to find those of a process instance.
+UNINDEXED = (F("rank") + 0, "id")
 #: Up to this number, all (category, deployment) pairs are read; of more, only those that have jobs.
 _FEW_PAIRS = 8
-
-Pair: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,12 @@ def _first(
     request: Request, limit: int, pairs: Sequence[Pair], position: Position | None, lock: bool
 ) -> list[AcquiredJob]:
     """Return the first jobs in rank order: one short run of the acquisition index per (category, deployment) pair."""
+    if not pairs:
+        return []
+    if request.scope.tenants is None and reads_pairs(request.using, len(pairs)):
+        return statement_candidates.first(
+            request.using, request.owner, limit, request.scope, pairs, position, lock=lock
+        )
     found: list[AcquiredJob] = []
     for pair in pairs:
         page = _run(request, pair, position)
@@ -216,15 +225,22 @@ def _with_siblings(request: Request, jobs: list[AcquiredJob], *, lock: bool) -> 
 
 
 def _siblings(request: Request, instances: Collection[str], lock: bool) -> dict[str, list[AcquiredJob]]:
-    """Return the acquirable jobs of these process instances by rank; with ``lock``, locked for the transaction."""
-    scope, found = request.scope, dict[str, list[AcquiredJob]]()
-    rows = exclusive_of(acquirable(request.using, scope), scope, instances).order_by("rank", "id")
-    if lock:
-        rows = lock_rows(rows, skip_locked=True)
-    for row in rows.values_list(*columns(scope.wide))[: request.limit]:
-        job = from_row(row, request.using, request.owner)
+    """Return the unlocked jobs of these process instances by rank; with ``lock``, locked for the transaction."""
+    found: dict[str, list[AcquiredJob]] = {}
+    for job in _all_siblings(request, instances, lock):
         found.setdefault(job.serial_key, []).append(job)
     return found
+
+
+def _all_siblings(request: Request, instances: Collection[str], lock: bool) -> list[AcquiredJob]:
+    using, owner, scope = request.using, request.owner, request.scope
+    if scope.tenants is None and returns_rows(using):
+        return statement_candidates.siblings(using, owner, request.limit, scope, instances, lock=lock)
+    free = in_scope(Job.objects.using(using).filter(lock_owner=None), scope)
+    rows = exclusive_of(free, scope, instances).order_by(*UNINDEXED)
+    if lock:
+        rows = lock_rows(rows, skip_locked=True)
+    return [from_row(row, using, owner) for row in rows.values_list(*columns(scope.wide))[: request.limit]]
 
 
 def exclusive_of(jobs: QuerySet[Job], scope: ServedJobs, instances: Collection[str]) -> QuerySet[Job]:
@@ -239,26 +255,20 @@ def out_of_turn(request: Request, page: Collection[AcquiredJob]) -> set[UUID]:
     Called once we hold the lock rows of their process instances, so that no sibling can start meanwhile. The order is
     by rank within this scope: siblings that no node with this scope ever takes do not block others.
     """
-    ours: dict[str, list[UUID]] = {}
-    for job in page:
-        if job.serial_key:
-            ours.setdefault(job.serial_key, []).append(job.id)
+    ours = [job for job in page if job.serial_key]
     if not ours:
         return set()
-    most = max(map(len, ours.values()))
-    free_or_ours = Job.objects.using(request.using).filter(Q(lock_owner=None) | Q(lock_owner=request.owner))
-    place = Window(RowNumber(), partition_by=F("key"), order_by=["rank", "id"])
-    rows = exclusive_of(in_scope(free_or_ours, request.scope), request.scope, list(ours)).annotate(place=place)
-    line: dict[str, list[UUID]] = {}
-    for instance, id in rows.filter(place__lte=most).order_by("place").values_list(F("key"), "id"):
-        line.setdefault(instance, []).append(id)
-    return {id for instance, ids in ours.items() for id in _behind_a_gap(ids, line.get(instance, []))}
+    using, owner, scope, keys = request.using, request.owner, request.scope, {job.serial_key for job in ours}
+    find = _first_left if scope.tenants is not None or not returns_rows(using) else statement_candidates.first_left
+    left = find(using, owner, scope, keys, [job.id for job in ours])
+    return {job.id for job in ours if left and job.serial_key in left and in_order(job) > left[job.serial_key]}
 
 
-def _behind_a_gap(page: Collection[UUID], line: Iterable[UUID]) -> set[UUID]:
-    left = set(page)
-    for id in line:
-        if id not in left:
-            break
-        left.remove(id)
-    return left
+def _first_left(
+    using: str, owner: str, scope: ServedJobs, keys: Collection[str], page: Collection[UUID]
+) -> Mapping[str, tuple[int, int]]:
+    """The place in rank order of the first sibling that is not on the page, for each process instance that has one."""
+    free_or_ours = Job.objects.using(using).filter(Q(lock_owner=None) | Q(lock_owner=owner))
+    place = Window(RowNumber(), partition_by=F("key"), order_by=UNINDEXED)
+    rows = exclusive_of(in_scope(free_or_ours, scope), scope, keys).exclude(pk__in=page).annotate(place=place)
+    return {key: (rank, id.int) for key, rank, id in rows.filter(place=1).values_list(F("key"), "rank", "id")}

@@ -16,7 +16,7 @@ from ..rows.suspension_cover import in_force
 from ..sql.dialect import dialect, prepared_cursor
 from ..sql.locks import returns_rows
 from ..values.acquired_job import AcquiredJob, ServedJobs, columns, from_row, in_order
-from .candidates import exclusive_of, in_scope
+from .candidates import UNINDEXED, exclusive_of, in_scope
 from .statement import Locked, read, select
 
 
@@ -79,10 +79,13 @@ def _any_waits(using: str, instance: str) -> bool:
         return cursor.fetchone() is not None
 
 
-_WAITING = f"SELECT 1 FROM {Job._meta.db_table} WHERE process_instance_id = %s AND lock_owner IS NULL LIMIT 1"
+# The condition of the partial index is repeated: a plan that is kept knows no value, from which it would follow.
+_WAITING = f"""
+    SELECT 1 FROM {Job._meta.db_table}
+    WHERE process_instance_id = %s AND process_instance_id <> '' AND lock_owner IS NULL LIMIT 1"""
 
 
 def _first_waiting(using: str, key: str, scope: ServedJobs) -> tuple[int, int] | None:
     free: QuerySet[Job, Any] = in_scope(Job.objects.using(using).filter(lock_owner=None), scope)
-    row = exclusive_of(free, scope, [key]).order_by("rank", "id").values_list("rank", "id").first()
+    row = exclusive_of(free, scope, [key]).order_by(*UNINDEXED).values_list("rank", "id").first()
     return None if row is None else (row[0], row[1].int)

@@ -6,9 +6,10 @@ left to the portable form, :mod:`~jobexec.operations.acquire.acquire`, which def
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from django.db import connections
@@ -27,7 +28,9 @@ from ..sql.portable import Dialect
 from ..values.acquired_job import AcquiredJob, ServedJobs, columns_sql, in_order
 from .cursor import Position
 
-JOB, _LOCK = (model._meta.db_table for model in (Job, ExclusiveLock))
+JOB, LOCK = (model._meta.db_table for model in (Job, ExclusiveLock))
+Pair: TypeAlias = tuple[str, str]
+
 _MANY_PAIRS = 100  # SQLite limits the number of terms in a UNION
 
 _UPDATE = f"""
@@ -42,8 +45,6 @@ SELECT {columns} FROM {job} WHERE category = {category} AND deployment_id = {dep
 AND NOT (exclusive AND process_instance_id <> '' AND EXISTS (
   SELECT 1 FROM {lock} AS held WHERE held.process_instance_id = {key}))
 {bounds} ORDER BY rank, id LIMIT %(limit)s"""
-
-Pairs = list[tuple[str, str]]
 
 
 class PlainPage(NamedTuple):
@@ -64,7 +65,7 @@ def lock_plain_page(
     until: datetime,
     position: Position | None = None,
     *,
-    pairs: Pairs | None = None,
+    pairs: Sequence[Pair] | None = None,
 ) -> PlainPage:
     """Lock the first ``limit`` jobs behind ``position`` and return them in order, as they are after locking.
 
@@ -80,7 +81,7 @@ def lock_plain_page(
     parameters: dict[str, Any] = {"owner": owner, "until": adapt(until), "now": adapt(clock.now(using)), "limit": limit}
     bounds = bounds_of(scope, position, parameters)
     try:
-        _name(pairs, parameters, spelled)
+        name_pairs(pairs, parameters, spelled)
         made = (_of_arrays if spelled.writes_in_with else _of_union)(spelled, len(pairs), bounds, scope.wide)
         with spelled.cursor(connection, prepared=True) as cursor:
             cursor.execute(made, parameters)
@@ -91,7 +92,7 @@ def lock_plain_page(
     return plain_of(using, owner, locked, until)
 
 
-def any_free(using: str, scope: ServedJobs, position: Position | None, pairs: Pairs) -> bool | None:
+def any_free(using: str, scope: ServedJobs, position: Position | None, pairs: Sequence[Pair]) -> bool | None:
     """Whether there is a job behind ``position`` that could be acquired; None if the portable form must look.
 
     Nothing is locked. An executor without work asks with each look, and to build the portable query takes milliseconds.
@@ -101,19 +102,22 @@ def any_free(using: str, scope: ServedJobs, position: Position | None, pairs: Pa
         return None
     parameters: dict[str, Any] = {"limit": 1}
     bounds = bounds_of(scope, position, parameters)
-    _name(pairs, parameters, spelled)
+    name_pairs(pairs, parameters, spelled)
     with spelled.cursor(connections[using], prepared=True) as cursor:
         cursor.execute(_of_any(spelled, len(pairs), bounds), parameters)
         return bool(cursor.fetchone()[0])
 
 
-def _spells(using: str, scope: ServedJobs, pairs: Pairs) -> bool:
+def _spells(using: str, scope: ServedJobs, pairs: Sequence[Pair]) -> bool:
     """Whether one statement finds the jobs of these pairs in the order of the scope."""
+    return (scope.category_order == "rank" or len(scope.categories) == 1) and reads_pairs(using, len(pairs))
+
+
+def reads_pairs(using: str, pairs: int) -> bool:
+    """Whether one statement finds the first jobs of so many pairs."""
     spelled = dialect(using)
-    if not (returns_rows(using) and (scope.category_order == "rank" or len(scope.categories) == 1)):
-        return False
     # The union locks nothing.
-    return spelled.writes_in_with or (spelled.single_writer and len(pairs) <= _MANY_PAIRS)
+    return returns_rows(using) and (spelled.writes_in_with or (spelled.single_writer and pairs <= _MANY_PAIRS))
 
 
 def bounds_of(scope: ServedJobs, position: Position | None, parameters: dict[str, Any]) -> str:
@@ -131,7 +135,7 @@ def bounds_of(scope: ServedJobs, position: Position | None, parameters: dict[str
     return bounds
 
 
-def _name(pairs: Pairs, parameters: dict[str, Any], spelled: Dialect) -> None:
+def name_pairs(pairs: Sequence[Pair], parameters: dict[str, Any], spelled: Dialect) -> None:
     """Add the pairs to the parameters, and spell the position."""
     if not spelled.writes_in_with:
         for number, pair in enumerate(pairs):
@@ -147,20 +151,20 @@ def _name(pairs: Pairs, parameters: dict[str, Any], spelled: Dialect) -> None:
 @lru_cache(maxsize=64)
 def _of_any(spelled: Dialect, pairs: int, bounds: str) -> str:
     if spelled.writes_in_with and pairs == 1:
-        return f"SELECT EXISTS ({_run(spelled, '1', '%(category)s', '%(deployment)s', bounds)})"
+        return f"SELECT EXISTS ({run_of_pair(spelled, '1', '%(category)s', '%(deployment)s', bounds)})"
     if spelled.writes_in_with:
-        run = _run(spelled, "1", "pair.category", "pair.deployment", bounds)
+        run = run_of_pair(spelled, "1", "pair.category", "pair.deployment", bounds)
         table = "unnest(%(categories)s::text[], %(deployments)s::text[]) AS pair(category, deployment)"
         return f"SELECT EXISTS (SELECT 1 FROM {table} CROSS JOIN LATERAL ({run}) AS run)"
-    return f"SELECT EXISTS ({_union(spelled, '1', pairs, bounds)})"
+    return f"SELECT EXISTS ({union_of_pairs(spelled, '1', pairs, bounds)})"
 
 
 @lru_cache(maxsize=64)
 def _of_arrays(spelled: Dialect, pairs: int, bounds: str, wide: bool) -> str:
     if pairs == 1:
-        run = _run(spelled, spelled.row_place, "%(category)s", "%(deployment)s", bounds)
+        run = run_of_pair(spelled, spelled.row_place, "%(category)s", "%(deployment)s", bounds)
         return _at_places(spelled, f"{run} {spelled.skip_locked}", wide)
-    run = _run(spelled, f"{spelled.row_place} AS place, rank, id", "pair.category", "pair.deployment", bounds)
+    run = run_of_pair(spelled, f"{spelled.row_place} AS place, rank, id", "pair.category", "pair.deployment", bounds)
     page = f"""
         SELECT place FROM unnest(%(categories)s::text[], %(deployments)s::text[]) AS pair(category, deployment)
         CROSS JOIN LATERAL ({run} {spelled.skip_locked}) AS run ORDER BY rank, id LIMIT %(limit)s"""
@@ -169,18 +173,18 @@ def _of_arrays(spelled: Dialect, pairs: int, bounds: str, wide: bool) -> str:
 
 @lru_cache(maxsize=64)
 def _of_union(spelled: Dialect, pairs: int, bounds: str, wide: bool) -> str:
-    union = _union(spelled, f"{spelled.row_place} AS place, rank, id", pairs, bounds)
+    union = union_of_pairs(spelled, f"{spelled.row_place} AS place, rank, id", pairs, bounds)
     return _at_places(spelled, f"SELECT place FROM ({union}) ORDER BY rank, id LIMIT %(limit)s", wide)
 
 
-def _union(spelled: Dialect, columns: str, pairs: int, bounds: str) -> str:
-    runs = [_run(spelled, columns, f"%(category{n})s", f"%(deployment{n})s", bounds) for n in range(pairs)]
+def union_of_pairs(spelled: Dialect, columns: str, pairs: int, bounds: str) -> str:
+    runs = [run_of_pair(spelled, columns, f"%(category{n})s", f"%(deployment{n})s", bounds) for n in range(pairs)]
     return " UNION ALL ".join(f"SELECT * FROM ({run})" for run in runs)
 
 
-def _run(spelled: Dialect, columns: str, category: str, deployment: str, bounds: str) -> str:
+def run_of_pair(spelled: Dialect, columns: str, category: str, deployment: str, bounds: str) -> str:
     pair = {"category": category, "deployment": deployment}
-    return _RUN.format(columns=columns, job=JOB, lock=_LOCK, key=spelled.serial_key(JOB), bounds=bounds, **pair)
+    return _RUN.format(columns=columns, job=JOB, lock=LOCK, key=spelled.serial_key(JOB), bounds=bounds, **pair)
 
 
 def _at_places(spelled: Dialect, page: str, wide: bool) -> str:
@@ -210,8 +214,13 @@ class Locked(NamedTuple):
 
 def read(using: str, owner: str, rows: list[tuple[Any, ...]]) -> Locked:
     """Convert the rows that such a statement returns."""
+    return Locked(jobs_of(using, owner, (row[:-1] for row in rows)), bool(rows) and bool(rows[0][-1]))
+
+
+def jobs_of(using: str, owner: str, rows: Iterable[tuple[Any, ...]]) -> list[AcquiredJob]:
+    """Convert rows of :func:`~jobexec.operations.values.acquired_job.columns_sql`."""
     one = AcquiredJob if dialect(using).native_types else _converted
-    return Locked([one(using, owner, *row[:-1]) for row in rows], bool(rows) and bool(rows[0][-1]))
+    return [one(using, owner, *row) for row in rows]
 
 
 def _converted(using: str, owner: str, *row: Any) -> AcquiredJob:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from django.db import connections
 from django.db.models import F, Q, QuerySet
@@ -15,7 +15,7 @@ from ..notify.broker import announce_instances
 from ..notify.wake import wake_on_commit
 from ..notify.wake_workers import wake_workers_on_commit
 from ..sql.delete import delete_rows
-from ..sql.dialect import dialect
+from ..sql.dialect import dialect, prepared_cursor
 from ..sql.exists import exist
 from ..sql.insert import insert_missing
 from ..sql.locks import lock_rows, returns_rows
@@ -43,13 +43,31 @@ def lock_instances(using: str, owner: str, instances: Collection[str]) -> set[st
     """
     if not instances:
         return set()
-    acquisition, now = uuid4(), clock.now(using)
-    shared = {"lock_owner": owner, "acquisition": acquisition, "lock_time": now}
+    acquisition = uuid4()
+    if returns_rows(using):
+        return _lock_in_one_statement(using, owner, sorted(instances), acquisition)
+    shared = {"lock_owner": owner, "acquisition": acquisition, "lock_time": clock.now(using)}
     rows = [{"process_instance_id": instance, **shared} for instance in sorted(instances)]
     for start in range(0, len(rows), _ROWS):
         insert_missing(using, ExclusiveLock, rows[start : start + _ROWS])
     held = ExclusiveLock.objects.using(using).filter(process_instance_id__in=instances, acquisition=acquisition)
     return set(held.values_list("process_instance_id", flat=True)) & set(instances)
+
+
+def _lock_in_one_statement(using: str, owner: str, instances: Collection[str], acquisition: UUID) -> set[str]:
+    connection, spelled = connections[using], dialect(using)
+    now = connection.ops.adapt_datetimefield_value(clock.now(using))
+    values = [owner, _ACQUISITION.get_db_prep_value(acquisition, connection), now]
+    statement = f"""
+        INSERT INTO {ExclusiveLock._meta.db_table} (process_instance_id, lock_owner, acquisition, lock_time)
+        SELECT value, %s, %s, %s FROM {spelled.texts("%s")} WHERE TRUE
+        ON CONFLICT DO NOTHING RETURNING process_instance_id"""
+    with prepared_cursor(using) as cursor:
+        cursor.execute(statement, [*values, spelled.text_list(instances)])
+        return {instance for (instance,) in cursor.fetchall()}
+
+
+_ACQUISITION = ExclusiveLock._meta.get_field("acquisition")
 
 
 def lock_siblings(using: str, instance: str) -> None:
@@ -118,7 +136,7 @@ def _free_in_one_statement(using: str, owner: str, instances: Collection[str]) -
         DELETE FROM {lock} WHERE {spelled.text_among("process_instance_id", "%s")} AND lock_owner = %s
         AND NOT EXISTS ({jobs} AND {job}.lock_owner = {lock}.lock_owner)
         RETURNING process_instance_id, EXISTS ({jobs}), EXISTS ({external_jobs})"""
-    with connections[using].cursor() as cursor:
+    with prepared_cursor(using) as cursor:
         cursor.execute(statement, [spelled.text_list(instances), owner])
         return list(cursor.fetchall())
 

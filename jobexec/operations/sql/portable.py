@@ -195,6 +195,10 @@ class Dialect:
         """Return the condition that ``id`` is in a list, the parameter ``name``, which may be long."""
         raise NotImplementedError
 
+    def not_among(self, name: str) -> str:
+        """Return the condition that ``id`` is not in a list, the parameter ``name``, which may be long."""
+        raise NotImplementedError
+
     def with_ids(self, ids: Collection[UUID]) -> Any:
         """Return the condition to have one of these ids, for ``filter()`` of a queryset without joins."""
         return Q(pk__in=ids)
@@ -205,6 +209,10 @@ class Dialect:
 
     def text_among(self, column: str, mark: str) -> str:
         """Return the condition that a text is in a list; ``mark`` is the placeholder of the list."""
+        raise NotImplementedError
+
+    def texts(self, mark: str) -> str:
+        """Return a FROM item with the column ``value`` for a list of texts, in its order; ``mark`` as above."""
         raise NotImplementedError
 
     def chosen(self, select: str) -> str:

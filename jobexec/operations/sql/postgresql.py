@@ -259,6 +259,10 @@ class PostgreSQL(Dialect):
     def among(self, name: str) -> str:
         return f"id = ANY(%({name})s::uuid[])"
 
+    def not_among(self, name: str) -> str:
+        # Not "<> ALL", which compares each with each where the plan is made for any parameter.
+        return f"id NOT IN (SELECT unnest(%({name})s::uuid[]))"
+
     def with_ids(self, ids: Collection[UUID]) -> RawSQL:
         # As id_list: the ORM would spell, and the client bind, a parameter for each.
         return RawSQL("id = ANY(%s::uuid[])", [list(ids)], BooleanField())
@@ -268,6 +272,9 @@ class PostgreSQL(Dialect):
 
     def text_among(self, column: str, mark: str) -> str:
         return f"{column} = ANY({mark})"
+
+    def texts(self, mark: str) -> str:
+        return f"unnest({mark}::text[]) AS given(value)"
 
     def chosen(self, select: str) -> str:
         # An array, because the planner could reverse a join.

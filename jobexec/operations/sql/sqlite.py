@@ -69,11 +69,17 @@ class SQLite(Dialect):
     def among(self, name: str) -> str:
         return f"id IN (SELECT value FROM json_each(%({name})s))"
 
+    def not_among(self, name: str) -> str:
+        return f"id NOT IN (SELECT value FROM json_each(%({name})s))"
+
     def text_list(self, texts: Collection[str]) -> str:
         return json.dumps(list(texts))
 
     def text_among(self, column: str, mark: str) -> str:
         return f"{column} IN (SELECT value FROM json_each({mark}))"
+
+    def texts(self, mark: str) -> str:
+        return f"json_each({mark})"
 
     def chosen(self, select: str) -> str:
         return f"IN ({select})"

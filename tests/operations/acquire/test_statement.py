@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from jobexec import clock
 from jobexec.models import JOB_TABLES, ExclusiveLock, Job, Suspension
 from jobexec.operations import acquire_jobs
+from jobexec.operations.acquire import candidates
 from jobexec.operations.acquire.candidates import Request, any_job
 from jobexec.operations.acquire.cursor import AcquisitionCursor, Position
 from jobexec.operations.acquire.statement import any_free, lock_plain_page
+from jobexec.operations.rows import exclusive
 from jobexec.operations.values.acquired_job import ServedJobs, batches
 from tests.support.factories import LOCK_TIME, make_row
 from tests.support.suite import tiers
@@ -94,10 +96,23 @@ def state(alias):
     return tables, locks
 
 
-def acquired(alias, limit, scope, position, portable):
+def by_the_orm(patched):
+    """Everything that acquisition reads and locks, besides what is plain, in the portable form."""
+    for module in (candidates, exclusive):
+        patched.setattr(module, "returns_rows", lambda using: False)
+    patched.setattr(candidates, "reads_pairs", lambda using, pairs: False)
+
+
+def portably(act, *args):
+    with pytest.MonkeyPatch.context() as patched:
+        by_the_orm(patched)
+        return act(*args)
+
+
+def acquired(alias, limit, scope, position, in_several):
     """What one call brings, where the cursor goes on at the position."""
     cursor = AcquisitionCursor()
-    cursor.not_plain = int(portable)
+    cursor.not_plain = int(in_several)
     if position is not None:
         cursor.begin()
         cursor.ended([], full=True)
@@ -146,12 +161,15 @@ def test_both_forms_do_the_same(alias):
     @example([ONE, ONE | {"suspend_requested": True}, ONE], {}, ServedJobs(), None, 2)
     @example([ONE, ONE, ONE], {}, ServedJobs(), Position(0, UUID(int=2)), 50)
     def compare(rows, suspension, scope, position, limit):
-        (fast, fast_suspended), fast_state = tried(
-            alias, rows, suspension, lambda: acquired(alias, limit, scope, position, portable=False)
-        )
-        (portable, suspended), expected = tried(
-            alias, rows, suspension, lambda: acquired(alias, limit, scope, position, portable=True)
-        )
+        forms = [
+            lambda: acquired(alias, limit, scope, position, in_several=False),
+            lambda: acquired(alias, limit, scope, position, in_several=True),
+            lambda: portably(acquired, alias, limit, scope, position, True),
+        ]
+        one, several, orm = (tried(alias, rows, suspension, form) for form in forms)
+        assert several == orm
+        (fast, fast_suspended), fast_state = one
+        (portable, suspended), expected = orm
         keyed = {job.serial_key for job, _ in fast + portable if job.serial_key}
         if not keyed and fast_suspended == suspended:
             assert fast == portable

@@ -1,0 +1,55 @@
+"""What it takes to find the siblings of a process instance does not grow with the other jobs of their category.
+
+Counted in rows that the database reads, also where the plans of a loop are kept, which avoid sorts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobexec.models import Job
+from jobexec.operations.acquire import candidates
+from jobexec.operations.acquire.follow_ups import committed
+from jobexec.operations.sql.dialect import keep_plans
+from jobexec.operations.values.acquired_job import ServedJobs, columns, from_row
+from tests.support.factories import acquire, make_row
+
+from .test_foreign_rows import counted
+from .test_plans import engines, fill
+
+pytestmark = [pytest.mark.transactional, pytest.mark.slow, pytest.mark.databases("postgresql", "mariadb")]
+
+__all__ = ["engines"]
+
+
+def siblings(alias: str, ranks: range, **columns: Any) -> list[Any]:
+    return [make_row(Job, alias, process_instance_id="p", exclusive=True, rank=rank, **columns) for rank in ranks]
+
+
+@pytest.mark.parametrize("form", ["statement", "portable"])
+def test_a_page_with_siblings_reads_few_other_jobs(alias: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if form == "portable":
+        monkeypatch.setattr(candidates, "returns_rows", lambda using: False)
+        monkeypatch.setattr(candidates, "reads_pairs", lambda using, pairs: False)
+    fill(alias, Job, category="default", rank=99)
+    ours = siblings(alias, range(6))
+    keep_plans(alias)
+    with counted(alias) as read:
+        jobs = acquire(alias, limit=5, strategy="skip_locked")
+    assert [job.id for job in jobs] == [row.pk for row in ours[:5]]
+    assert sum(read) < 100, read
+
+
+def test_whether_a_follow_up_would_overtake_a_sibling_is_seen_without_reading_other_jobs(alias: str) -> None:
+    fill(alias, Job, category="default", rank=-99)
+    siblings(alias, range(2))
+    (row,) = siblings(alias, range(5, 6), lock_owner="one")
+    values = Job.objects.using(alias).filter(pk=row.pk).values_list(*columns()).get()
+    kept = from_row(values, alias, "one")
+    keep_plans(alias)
+    with counted(alias) as read:
+        run, behind = committed(alias, "one", [kept], {kept.share: ServedJobs()})
+    assert (run, [job.id for job in behind]) == ([], [row.pk])
+    assert sum(read) < 100, read
