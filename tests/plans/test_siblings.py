@@ -17,9 +17,9 @@ from jobexec.operations.values.acquired_job import ServedJobs, columns, from_row
 from tests.support.factories import acquire, make_row
 
 from .test_foreign_rows import counted
-from .test_plans import engines, fill
+from .test_plans import engines, fill, plans
 
-pytestmark = [pytest.mark.transactional, pytest.mark.slow, pytest.mark.databases("postgresql", "mariadb")]
+pytestmark = [pytest.mark.transactional, pytest.mark.slow]
 
 __all__ = ["engines"]
 
@@ -28,6 +28,7 @@ def siblings(alias: str, ranks: range, **columns: Any) -> list[Any]:
     return [make_row(Job, alias, process_instance_id="p", exclusive=True, rank=rank, **columns) for rank in ranks]
 
 
+@pytest.mark.databases("postgresql", "mariadb")
 @pytest.mark.parametrize("form", ["statement", "portable"])
 def test_a_page_with_siblings_reads_few_other_jobs(alias: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if form == "portable":
@@ -42,6 +43,15 @@ def test_a_page_with_siblings_reads_few_other_jobs(alias: str, form: str, monkey
     assert sum(read) < 100, read
 
 
+@pytest.mark.databases("sqlite")
+def test_siblings_are_found_by_their_index(alias: str) -> None:
+    fill(alias, Job, category="default", rank=99)
+    siblings(alias, range(6))
+    found = plans(alias, Job, lambda: acquire(alias, limit=5))
+    assert sum("jobexec_job_instance" in plan for plan in found) == 2, found
+
+
+@pytest.mark.databases("postgresql", "mariadb")
 def test_whether_a_follow_up_would_overtake_a_sibling_is_seen_without_reading_other_jobs(alias: str) -> None:
     fill(alias, Job, category="default", rank=-99)
     siblings(alias, range(2))

@@ -157,7 +157,8 @@ def _acquire_optimistic(request: Request, position: Position | None = None) -> A
         result.lock_failures = len(jobs) - len(taken)
         jobs = [job for job in jobs if job.id in taken]
         ours = _lock_instances(request, jobs, result)
-        give_back(using, [job.id for job in jobs if job not in ours])
+        kept = {job.id for job in ours}  # not the jobs themselves, which would be compared column by column
+        give_back(using, [job.id for job in jobs if job.id not in kept])
     result.jobs = _raised(ours)
     return result
 

@@ -21,6 +21,8 @@ from ..values.acquired_job import AcquiredJob, ServedJobs, columns_sql
 from .cursor import Position
 from .statement import JOB, Pair, bounds_of, jobs_of, name_pairs, run_of_pair, union_of_pairs
 
+_INDEX = "jobexec_job_instance"
+
 # The exclusive jobs of these process instances that the scope serves. They are found by the index on process instances,
 # whose condition is repeated here.
 _OF_INSTANCES = """
@@ -28,13 +30,13 @@ exclusive AND process_instance_id <> '' AND {instances} AND {keys} AND {categori
 
 # In no order that an index has, like all of these; see UNINDEXED of the portable form.
 _SIBLINGS = """
-SELECT {columns} FROM {job} WHERE lock_owner IS NULL AND {of_instances}
+SELECT {columns} FROM {job} {by_index} WHERE lock_owner IS NULL AND {of_instances}
 ORDER BY rank + 0, id LIMIT %(limit)s {skip_locked}"""
 
 _FIRST_LEFT = """
 SELECT key, rank, id FROM (
   SELECT {key} AS key, rank, id, row_number() OVER (PARTITION BY {key} ORDER BY rank + 0, id) AS place
-  FROM {job} WHERE (lock_owner IS NULL OR lock_owner = %(owner)s) AND {of_instances} AND {not_on_page}
+  FROM {job} {by_index} WHERE (lock_owner IS NULL OR lock_owner = %(owner)s) AND {of_instances} AND {not_on_page}
 ) AS line WHERE place = 1"""
 
 
@@ -113,6 +115,7 @@ def _of_siblings(spelled: Dialect, bounds: str, wide: bool, lock: bool) -> str:
     return _SIBLINGS.format(
         columns=columns_sql(spelled, wide),
         job=JOB,
+        by_index=spelled.by_index.format(_INDEX),
         of_instances=_of_instances(spelled, bounds),
         skip_locked=spelled.skip_locked if lock else "",
     )
@@ -123,6 +126,7 @@ def _of_first_left(spelled: Dialect, bounds: str) -> str:
     return _FIRST_LEFT.format(
         key=spelled.serial_key(JOB),
         job=JOB,
+        by_index=spelled.by_index.format(_INDEX),
         of_instances=_of_instances(spelled, bounds),
         not_on_page=spelled.not_among("page"),
     )

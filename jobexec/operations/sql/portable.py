@@ -52,6 +52,8 @@ class Dialect:
     given_rows: ClassVar[str | None] = None
     #: The column that finds a row fastest within one statement.
     row_place: ClassVar[str] = "id"
+    #: After a table in FROM: reads it by an index, formatted with its name; "" where the planner finds it itself.
+    by_index: ClassVar[str] = ""
     #: The end of a SELECT that locks its rows and skips those that are locked.
     skip_locked: ClassVar[str] = ""
     #: The end of a SELECT whose rows other transactions may lock in the same way, but not delete; "" without such.

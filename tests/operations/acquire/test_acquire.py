@@ -209,6 +209,13 @@ def test_a_job_that_is_gone_cannot_be_loaded(alias):
         job.load()
 
 
+def test_jobs_of_a_page_are_not_compared_with_each_other(alias, monkeypatch, strategy):
+    """A comparison takes all columns of both, and a page has a thousand jobs."""
+    monkeypatch.setattr(AcquiredJob, "__eq__", lambda one, other: pytest.fail("two jobs were compared"))
+    rows = [make_job(alias, process_instance_id=name, exclusive=True) for name in ("p", "q", "p")]
+    assert {job.id for job in acquire(alias, strategy=strategy)} == {row.pk for row in rows}
+
+
 def test_optimistic_leaves_what_changed_between_reading_and_locking(alias, monkeypatch):
     from jobexec.operations.acquire import candidates as module
 
