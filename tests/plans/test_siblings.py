@@ -16,7 +16,7 @@ from jobexec.operations.sql.dialect import keep_plans
 from jobexec.operations.values.acquired_job import ServedJobs, columns, from_row
 from tests.support.factories import acquire, make_row
 
-from .test_foreign_rows import counted
+from .test_foreign_rows import OURS, counted
 from .test_plans import engines, fill, plans
 
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]
@@ -29,8 +29,11 @@ def siblings(alias: str, ranks: range, **columns: Any) -> list[Any]:
 
 
 @pytest.mark.databases("postgresql", "mariadb")
+@pytest.mark.parametrize("scope", [{}, OURS], ids=["a category", "several"])
 @pytest.mark.parametrize("form", ["statement", "portable"])
-def test_a_page_with_siblings_reads_few_other_jobs(alias: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_with_siblings_reads_few_other_jobs(
+    alias: str, form: str, scope: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     if form == "portable":
         monkeypatch.setattr(candidates, "returns_rows", lambda using: False)
         monkeypatch.setattr(candidates, "reads_pairs", lambda using, pairs: False)
@@ -38,7 +41,7 @@ def test_a_page_with_siblings_reads_few_other_jobs(alias: str, form: str, monkey
     ours = siblings(alias, range(6))
     keep_plans(alias)
     with counted(alias) as read:
-        jobs = acquire(alias, limit=5, strategy="skip_locked")
+        jobs = acquire(alias, limit=5, strategy="skip_locked", **scope)
     assert [job.id for job in jobs] == [row.pk for row in ours[:5]]
     assert sum(read) < 100, read
 
