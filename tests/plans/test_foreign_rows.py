@@ -91,19 +91,19 @@ def test_a_page_reads_as_much_as_without_them(alias: str, strategy: str) -> None
 
 
 @contextmanager
-def counted(alias: str) -> Iterator[list[int]]:
-    """Adds to the list how many rows of the job table the statements inside read: index entries, on MariaDB."""
+def counted(alias: str, table: type[Any] = Job) -> Iterator[list[int]]:
+    """Adds to the list how many rows of the table the statements inside read; on MariaDB index entries of any table."""
     found: list[int] = []
     with transaction.atomic(alias):
-        before = rows_read(alias)
+        before = rows_read(alias, table)
         yield found
-        found.append(rows_read(alias) - before)
+        found.append(rows_read(alias, table) - before)
 
 
-def rows_read(alias: str) -> int:
+def rows_read(alias: str, table: type[Any]) -> int:
     statement = {
         "postgresql": "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables"
-        f" WHERE relname = '{Job._meta.db_table}'",
+        f" WHERE relname = '{table._meta.db_table}'",
         "mysql": "SELECT sum(variable_value) FROM information_schema.session_status"
         " WHERE variable_name LIKE 'Handler\\_read\\_%'",
     }[connections[alias].vendor]

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from jobexec.models import Job
+from jobexec.models import ExclusiveLock, Job
 from jobexec.operations.acquire import candidates
 from jobexec.operations.acquire.follow_ups import committed
+from jobexec.operations.rows.exclusive import lock_instances, unlock_instances
 from jobexec.operations.sql.dialect import keep_plans
 from jobexec.operations.values.acquired_job import ServedJobs, columns, from_row
 from tests.support.factories import acquire, make_row
@@ -66,3 +67,16 @@ def test_whether_a_follow_up_would_overtake_a_sibling_is_seen_without_reading_ot
         run, behind = committed(alias, "one", [kept], {kept.share: ServedJobs()})
     assert (run, [job.id for job in behind]) == ([], [row.pk])
     assert sum(read) < 100, read
+
+
+@pytest.mark.databases("postgresql")
+def test_a_process_instance_is_freed_without_reading_the_others_of_its_owner(alias: str) -> None:
+    keep_plans(alias)
+    for round in range(2):  # the plan is made for the first
+        if round:
+            lock_instances(alias, "one", [f"i{number}" for number in range(1_000)])
+        lock_instances(alias, "one", ["p"])
+        with counted(alias, ExclusiveLock) as read:
+            unlock_instances(alias, "one", ["p"])
+        assert not ExclusiveLock.objects.using(alias).filter(process_instance_id="p").exists()
+        assert sum(read) < 100, read

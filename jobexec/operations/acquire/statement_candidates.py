@@ -23,11 +23,6 @@ from .statement import JOB, Pair, bounds_of, jobs_of, name_pairs, run_of_pair, u
 
 _INDEX = "jobexec_job_instance"
 
-# The exclusive jobs of these process instances that the scope serves. They are found by the index on process instances,
-# whose condition is repeated here.
-_OF_INSTANCES = """
-exclusive AND process_instance_id <> '' AND {instances} AND {keys} AND {categories} AND {deployments} {bounds}"""
-
 # In no order that an index has, like all of these; see UNINDEXED of the portable form.
 _SIBLINGS = """
 SELECT {columns} FROM {job} {by_index} WHERE lock_owner IS NULL AND {of_instances}
@@ -63,8 +58,8 @@ def siblings(
     """Read the unlocked exclusive jobs of these process instances by rank, with ``lock`` as in :func:`first`."""
     spelled = dialect(using)
     parameters: dict[str, Any] = {"limit": limit}
-    bounds = _name_instances(spelled, scope, keys, parameters)
-    return _jobs(using, owner, _of_siblings(spelled, bounds, scope.wide, lock), parameters)
+    conditions = _of_instances(spelled, scope, keys, parameters)
+    return _jobs(using, owner, _of_siblings(spelled, conditions, scope.wide, lock), parameters)
 
 
 def first_left(
@@ -73,9 +68,9 @@ def first_left(
     """The place in rank order of the first sibling that is not on the page, for each process instance that has one."""
     spelled = dialect(using)
     parameters: dict[str, Any] = {"owner": owner, "page": spelled.id_list(page)}
-    bounds = _name_instances(spelled, scope, keys, parameters)
+    conditions = _of_instances(spelled, scope, keys, parameters)
     with spelled.cursor(connections[using], prepared=True) as cursor:
-        cursor.execute(_of_first_left(spelled, bounds), parameters)
+        cursor.execute(_of_first_left(spelled, conditions), parameters)
         return {key: (rank, (id if isinstance(id, UUID) else UUID(id)).int) for key, rank, id in cursor.fetchall()}
 
 
@@ -85,16 +80,23 @@ def _jobs(using: str, owner: str, statement: str, parameters: dict[str, Any]) ->
         return jobs_of(using, owner, cursor.fetchall())
 
 
-def _name_instances(spelled: Dialect, scope: ServedJobs, keys: Collection[str], parameters: dict[str, Any]) -> str:
-    """Add process instances and the scope to the parameters; returns the conditions of the scope on priorities."""
+def _of_instances(spelled: Dialect, scope: ServedJobs, keys: Collection[str], parameters: dict[str, Any]) -> str:
+    """The conditions for the exclusive jobs of these process instances that the scope serves; adds their parameters."""
+    possible = [possible_instances(key) for key in keys]
     lists = {
-        "keys": keys,
-        "instances": set[str]().union(*map(possible_instances, keys)),
-        "categories": scope.categories,
-        "deployments": ("", *scope.deployments),
+        "process_instance_id": ("instances", set[str]().union(*possible)),
+        "category": ("categories", scope.categories),
+        "deployment_id": ("deployments", ("", *scope.deployments)),
     }
-    parameters |= {name: spelled.text_list(texts) for name, texts in lists.items()}
-    return bounds_of(scope, None, parameters)
+    terms = ["exclusive", "process_instance_id <> ''"]  # the condition of the partial index, by which they are found
+    if all(len(instances) == 1 for instances in possible):
+        # Without tenants a key is the id. Comparing each row with a list of keys takes longer than all of the rest.
+        terms.append("tenant_id = ''")
+    else:
+        lists[spelled.serial_key(JOB)] = "keys", keys
+    parameters |= {name: spelled.text_list(texts) for name, texts in lists.values()}
+    terms += [spelled.text_among(column, f"%({name})s") for column, (name, _) in lists.items()]
+    return " AND ".join(terms) + bounds_of(scope, None, parameters)
 
 
 @lru_cache(maxsize=64)
@@ -111,34 +113,22 @@ def _of_pairs(spelled: Dialect, pairs: int, bounds: str, wide: bool, lock: bool)
 
 
 @lru_cache(maxsize=64)
-def _of_siblings(spelled: Dialect, bounds: str, wide: bool, lock: bool) -> str:
+def _of_siblings(spelled: Dialect, conditions: str, wide: bool, lock: bool) -> str:
     return _SIBLINGS.format(
         columns=columns_sql(spelled, wide),
         job=JOB,
         by_index=spelled.by_index.format(_INDEX),
-        of_instances=_of_instances(spelled, bounds),
+        of_instances=conditions,
         skip_locked=spelled.skip_locked if lock else "",
     )
 
 
 @lru_cache(maxsize=64)
-def _of_first_left(spelled: Dialect, bounds: str) -> str:
+def _of_first_left(spelled: Dialect, conditions: str) -> str:
     return _FIRST_LEFT.format(
         key=spelled.serial_key(JOB),
         job=JOB,
         by_index=spelled.by_index.format(_INDEX),
-        of_instances=_of_instances(spelled, bounds),
+        of_instances=conditions,
         not_on_page=spelled.not_among("page"),
-    )
-
-
-def _of_instances(spelled: Dialect, bounds: str) -> str:
-    texts = {
-        "instances": "process_instance_id",
-        "keys": spelled.serial_key(JOB),
-        "categories": "category",
-        "deployments": "deployment_id",
-    }
-    return _OF_INSTANCES.format(
-        bounds=bounds, **{name: spelled.text_among(column, f"%({name})s") for name, column in texts.items()}
     )

@@ -33,7 +33,9 @@ ROWS = st.fixed_dictionaries(
         "lock_owner": st.sampled_from([None, None, None, None, "two"]),
         "suspend_requested": st.sampled_from([False] * 9 + [True]),
         "cancel_requested": st.sampled_from([False, False, True]),
-        "process_instance_id": st.sampled_from(["", "", "", "p", "q", "locked"]),
+        # The last one is what the instance p of the tenant t is called where it is locked.
+        "process_instance_id": st.sampled_from(["", "", "", "p", "q", "locked", "t\x1fp"]),
+        "tenant_id": st.sampled_from(["", "", "t"]),
         "exclusive": st.booleans(),
         "timeout": st.sampled_from([None, timedelta(seconds=90.5)]),
         "expires_at": st.sampled_from([None, None, datetime(2026, 3, 1, 12, 0, 0, 7, tzinfo=UTC)]),
