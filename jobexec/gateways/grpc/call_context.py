@@ -171,8 +171,8 @@ class CallContext:
 
     # Waiting.
 
-    async def unless_stopping(self, waiting: Coroutine[Any, Any, object]) -> None:
-        """Await the coroutine, but stop waiting when the gateway shuts down."""
+    async def unless_stopping(self, waiting: Coroutine[Any, Any, T]) -> T | None:
+        """Await the coroutine, but stop waiting when the gateway shuts down; None if it does."""
         task = asyncio.get_running_loop().create_task(waiting)
         try:
             await asyncio.wait((task, self._stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -180,7 +180,8 @@ class CallContext:
             if not task.done():
                 task.cancel()
             elif not task.cancelled():
-                task.result()
+                task.exception()  # if this coroutine is cancelled, too, nobody asks for it
+        return task.result() if task.done() and not task.cancelled() else None
 
 
 async def write(context: Any, message: Any) -> None:

@@ -59,7 +59,8 @@ class Polls:
                     place.pass_on()
                 if activated or poll.over or self.call_context.stopping.is_set():
                     return activated
-                await self.call_context.unless_stopping(place.wait(poll.until))
+                if not await self.call_context.unless_stopping(place.wait(poll.until)):
+                    return []
                 if not await self.call_context.lets_in(context, poll.client):
                     place.pass_on()  # its notification is for others
                     return []

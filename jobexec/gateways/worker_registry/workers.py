@@ -172,10 +172,14 @@ class Registry:
         with self._lock:
             return self._counts.copy()
 
-    def sights(self, newer_than: int = 0) -> list[WorkerRecord]:
-        """Return a snapshot of the workers that wait or stream now, or have changed since version ``newer_than``."""
+    def sights(self, newer_than: int = 0, *, present: bool = True) -> list[WorkerRecord]:
+        """Return a snapshot of the workers that have changed since version ``newer_than``.
+
+        With ``present`` also of those that wait or stream now, and have not.
+        """
         with self._lock:
-            return [each.copy() for each in self._seen.values() if each.present or each.version > newer_than]
+            seen = self._seen.values()
+            return [each.copy() for each in seen if (present and each.present) or each.version > newer_than]
 
     def forget(self, before: float) -> None:
         """Drop the workers that were last seen before this reading of the monotonic clock."""

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from jobexec import clock
 from jobexec.conf import get_settings
-from jobexec.operations.reports.worker_table import WorkerRow, forget_workers, write_workers
+from jobexec.operations.reports.worker_table import PRESENT_FOR, WorkerRow, forget_workers, write_workers
 from jobexec.operations.sql.errors import one_line
 from jobexec.operations.sql.server_time import time_of
 from jobexec.runtime.threads import Loop, call_in_thread
@@ -25,6 +25,8 @@ logger = logging.getLogger("jobexec.gateway")
 _SHOWN = 100
 #: Seconds between two cleanups of old rows, and seconds that an ending process waits for its last write.
 _CLEANUP, _LAST = 300.0, 2.0
+#: Seconds between two writes of a worker that only waits; a write that fails is repeated before it counts as gone.
+_TELL = PRESENT_FOR.total_seconds() / 3
 
 
 def gateway_name() -> str:
@@ -39,8 +41,8 @@ class Writing(Loop):
         super().__init__("jobexec-gateway-seen")
         self._registry, self._using = registry, using
         self.gateway = gateway or gateway_name()
-        #: The version that was written last.
-        self._version = 0
+        #: The version that was written last, and when all that were present were.
+        self._version, self._told_at = 0, float("-inf")
         self._cleaned_at: float | None = None
 
     @property
@@ -59,13 +61,20 @@ class Writing(Loop):
         return settings.gateway_seen_interval.total_seconds()
 
     def write(self, *, leaving: bool = False) -> None:
-        """Write the workers that are present or have changed; with ``leaving``, write all of them as absent."""
-        sights = self._registry.sights(self._version)
+        """Write the workers that have changed, and now and then all that are present, which others must know of.
+
+        With ``leaving``, write all of them as absent.
+        """
+        monotonic = clock.monotonic()
+        everyone = leaving or monotonic - self._told_at >= _TELL
+        sights = self._registry.sights(self._version, present=everyone)
         if sights:
-            now, monotonic = time_of(self.using), clock.monotonic()
+            now = time_of(self.using)
             rows = [_row(each, now - timedelta(seconds=monotonic), monotonic, leaving) for each in sights]
             write_workers(self.using, self.gateway, rows)
             self._version = max(self._version, *(each.version for each in sights))
+        if everyone:
+            self._told_at = monotonic
 
     def leave(self) -> None:
         """Stop, and write once more that no worker waits or streams at this process any longer."""

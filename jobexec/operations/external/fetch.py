@@ -180,7 +180,7 @@ def _fetch(
     grant = Grant(_deadline(using, fetch), token, min(fetch.max_jobs, MAX_JOBS))
     if at_once and fetch_statement.is_possible(using, fetch):
         jobs = fetch_statement.lock_plain_page(using, fetch, tenants, grant)
-        if jobs:
+        if jobs or not fetch_statement.any_available(using, fetch, tenants, leased=bool(token)):
             return jobs, False
     rows, again = _lock(using, fetch, tenants, grant.limit)
     return _hand_out(using, fetch, rows, grant), again

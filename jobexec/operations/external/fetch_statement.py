@@ -38,22 +38,37 @@ def lock_plain_page(using: str, fetch: Fetch, tenants: Sequence[str] | None, gra
     """Lock and return the page; empty if there are no jobs, or not only plain jobs."""
     connection, spelled = connections[using], dialect(using)
     adapt = connection.ops.adapt_datetimefield_value
-    values: dict[str, Any] = {
-        "type": fetch.type,
-        "now": adapt(clock.now(using)),
+    values = _values(using, fetch, tenants) | {
         "limit": grant.limit,
         "worker": fetch.worker,
         "deadline": adapt(grant.deadline),
         "token": grant.token,
     }
-    if tenants is not None:
-        values["tenants"] = spelled.text_list(tenants)
     statement = _statement(spelled, tenants is not None, bool(grant.token))
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         rows = [_Row(*row) for row in cursor.fetchall()]
     rows.sort(key=lambda row: (row.rank, str(row.id)))
     return [_activated(row, fetch, grant) for row in rows]
+
+
+def any_available(using: str, fetch: Fetch, tenants: Sequence[str] | None, *, leased: bool) -> bool:
+    """Return whether there is a job for this fetch, plain or not, even if others have just locked it.
+
+    A worker without work asks with each poll, and to build the queries of the portable form takes milliseconds.
+    """
+    with connections[using].cursor() as cursor:
+        cursor.execute(_any(dialect(using), tenants is not None, leased), _values(using, fetch, tenants))
+        return bool(cursor.fetchone()[0])
+
+
+def _values(using: str, fetch: Fetch, tenants: Sequence[str] | None) -> dict[str, Any]:
+    """The parameters of :func:`_conditions`, and the time."""
+    now = connections[using].ops.adapt_datetimefield_value(clock.now(using))
+    values: dict[str, Any] = {"type": fetch.type, "now": now}
+    if tenants is not None:
+        values["tenants"] = dialect(using).text_list(tenants)
+    return values
 
 
 class _Row(NamedTuple):
@@ -95,28 +110,42 @@ def _moment(value: Any) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+_NEVER_LEASED = "lease_token = ''"
+
+
+def _conditions(spelled: Dialect, of_tenants: bool, leased: bool) -> str:
+    """The conditions for the jobs that a fetch may return, once they are available."""
+    conditions = ["handler_type = %(type)s"]
+    if of_tenants:
+        conditions.append(spelled.text_among("tenant_id", "%(tenants)s"))
+    if not leased:
+        conditions.append(_NEVER_LEASED)
+    return " AND ".join(conditions)
+
+
+@cache
+def _any(spelled: Dialect, of_tenants: bool, leased: bool) -> str:
+    rows = f"SELECT 1 FROM {ExternalWorkerJob._meta.db_table} WHERE {_conditions(spelled, of_tenants, leased)}"
+    return f"SELECT EXISTS ({rows} AND available_at <= %(now)s) OR EXISTS ({rows} AND available_at IS NULL)"
+
+
 @cache
 def _statement(spelled: Dialect, of_tenants: bool, leased: bool) -> str:
     table, suspensions = ExternalWorkerJob._meta.db_table, Suspension._meta.db_table
     limited = f"""SELECT 1 FROM {Resource._meta.db_table} AS held WHERE held.name = {table}.resource
         AND (held.breaker_state <> '{BreakerState.CLOSED}' OR held.hold <> '')"""
-    conditions = ["handler_type = %(type)s"]
-    if of_tenants:
-        conditions.append(spelled.text_among("tenant_id", "%(tenants)s"))
-    never_leased = "lease_token = ''"
-    if not leased:
-        conditions.append(never_leased)
+    conditions = _conditions(spelled, of_tenants, leased)
     has_locals = spelled.has_json_key("handler_configuration", "local")
     plain = f"""lock_owner IS NULL AND NOT cancel_requested AND NOT suspend_requested
         AND (NOT exclusive OR process_instance_id = '') AND NOT ({has_locals})
         AND (resource IS NULL OR NOT EXISTS ({limited}))
-        {f"AND {never_leased}" if leased else ""}"""
+        {f"AND {_NEVER_LEASED}" if leased else ""}"""
 
     def run(available: str) -> str:
         # Also by available_at where it is NULL in all rows: otherwise PostgreSQL does not use the index's order.
         return f"""SELECT * FROM (
             SELECT id, rank, CASE WHEN {plain} THEN 1 ELSE 0 END AS plain FROM {table}
-            WHERE {" AND ".join(conditions)} AND {available}
+            WHERE {conditions} AND {available}
             ORDER BY available_at, rank, id LIMIT %(limit)s {spelled.skip_locked}) AS part"""
 
     alias = "job." if spelled.writes_in_with else ""  # SQLite's RETURNING takes the columns without the table's alias

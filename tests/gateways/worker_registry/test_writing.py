@@ -89,6 +89,19 @@ def test_who_waits_is_seen_all_the_time(alias, seen, writing, frozen):
     assert rows(alias)[0].last_seen == frozen.now
 
 
+def test_who_only_waits_is_written_every_twenty_seconds_and_who_does_something_at_once(alias, seen, writing, frozen):
+    with seen.waiting(*ME), seen.waiting("grpc", "shop", "worker-2", "payment"):
+        writing.write()
+        began = frozen.now
+        frozen.tick(15)
+        seen.polled(*ME)
+        writing.write()
+        assert [row.last_seen for row in rows(alias)] == [began + timedelta(seconds=15), began]
+        frozen.tick(5)
+        writing.write()
+        assert [row.last_seen for row in rows(alias)] == [began + timedelta(seconds=20)] * 2
+
+
 def test_many_workers_take_few_statements(alias, seen, writing, monkeypatch):
     monkeypatch.setattr(worker_table, "_PAGE", 20)
     for number in range(50):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
 
 import jobexec
 from jobexec import clock
@@ -109,3 +112,26 @@ def test_a_plain_page_is_one_statement(alias, django_assert_num_queries, setting
     jobexec.external_jobs("payment", [{}] * 3, database=alias)
     with django_assert_num_queries(3, using=alias):  # with the savepoint of the test's transaction
         assert len(activate_jobs(alias, Fetch(type="payment", worker="w", timeout=MINUTE, max_jobs=10))) == 3
+
+
+def test_a_worker_without_jobs_costs_two_statements(alias: str) -> None:
+    fetch = Fetch(type="payment", worker="w", timeout=MINUTE)
+    jobexec.external_job("invoice", database=alias)
+    with CaptureQueriesContext(connections[alias]) as captured:
+        assert activate_jobs(alias, fetch) == []
+    statements = [query["sql"].split()[0] for query in captured]
+    assert [word for word in statements if word in ("WITH", "SELECT", "UPDATE")] == ["WITH", "SELECT"]
+
+
+@pytest.mark.parametrize("delay", [0, 30])
+def test_it_sees_what_others_have_just_locked(alias: str, delay: int) -> None:
+    """The portable form looks then, which skips it, and tells whether there may be more."""
+    jobexec.external_job("payment", database=alias, delay=delay)
+    jobexec.external_job("payment", database=alias, tenant_id="acme")
+    fetch = Fetch(type="payment", worker="w", timeout=MINUTE)
+    see = partial(fetch_statement.any_available, alias, fetch)
+    assert see(["acme"], leased=False)
+    assert see([""], leased=True) is (delay == 0)
+    assert not see(["other"], leased=False)
+    with clock.FrozenClock(clock.now(alias) + MINUTE):
+        assert see([""], leased=False)
