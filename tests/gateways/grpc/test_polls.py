@@ -13,6 +13,7 @@ from django.db import OperationalError
 from jobexec.gateways import auth, long_polling
 from jobexec.gateways.grpc import call_context, polls
 from jobexec.gateways.long_polling import watch
+from jobexec.gateways.long_polling.async_places import AsyncPlace
 from jobexec.operations import external
 from jobexec.runtime import database_threads
 from tests.support.waiting import TIMEOUT, passed, until
@@ -48,6 +49,18 @@ def test_without_a_job_the_answer_is_nothing_and_ok_when_the_time_is_over(gatewa
     waited = Waiting(gateway.client.poll("payment", wait=300)).ended()
     assert (waited.code, waited.jobs) == (Code.OK, [])
     assert time.monotonic() - began >= 0.3
+
+
+@pytest.mark.databases("sqlite")
+def test_who_has_waited_in_vain_looks_no_more(gateway, monkeypatch):
+    async def over(self, end):
+        return False
+
+    looks, activate = [], external.activate_jobs
+    monkeypatch.setattr(AsyncPlace, "wait", over)
+    monkeypatch.setattr(external, "activate_jobs", lambda *args: looks.append(args) or activate(*args))
+    waited = Waiting(gateway.client.poll("payment", wait=300)).ended()
+    assert (waited.code, waited.jobs, len(looks)) == (Code.OK, [], 1)
 
 
 @pytest.mark.databases("sqlite")
