@@ -5,9 +5,11 @@ Counted in rows that the database reads, also where the plans of a loop are kept
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import connections
 
 from jobexec.models import ExclusiveLock, Job
 from jobexec.operations.acquire import candidates
@@ -23,6 +25,14 @@ from .test_plans import engines, fill, plans
 pytestmark = [pytest.mark.transactional, pytest.mark.slow]
 
 __all__ = ["engines"]
+
+
+@pytest.fixture(autouse=True)
+def new_connection(alias: str) -> Iterator[None]:
+    """Whose settings, and plans, no other test has."""
+    connections[alias].close()
+    yield
+    connections[alias].close()
 
 
 def siblings(alias: str, ranks: range, **columns: Any) -> list[Any]:
@@ -70,13 +80,16 @@ def test_whether_a_follow_up_would_overtake_a_sibling_is_seen_without_reading_ot
 
 
 @pytest.mark.databases("postgresql")
-def test_a_process_instance_is_freed_without_reading_the_others_of_its_owner(alias: str) -> None:
+@pytest.mark.parametrize("table", [ExclusiveLock, Job])
+def test_a_process_instance_is_freed_without_reading_the_others(alias: str, table: type[Any]) -> None:
+    """Neither the other locks of its owner, nor the exclusive jobs of other instances."""
+    fill(alias, Job, exclusive=True, process_instance_id="other", lock_owner="one")
     keep_plans(alias)
     for round in range(2):  # the plan is made for the first
         if round:
             lock_instances(alias, "one", [f"i{number}" for number in range(1_000)])
         lock_instances(alias, "one", ["p"])
-        with counted(alias, ExclusiveLock) as read:
+        with counted(alias, table) as read:
             unlock_instances(alias, "one", ["p"])
         assert not ExclusiveLock.objects.using(alias).filter(process_instance_id="p").exists()
         assert sum(read) < 100, read

@@ -132,10 +132,11 @@ def _free_in_one_statement(using: str, owner: str, instances: Collection[str]) -
     spelled, lock = dialect(using), ExclusiveLock._meta.db_table
     job, external = Job._meta.db_table, ExternalWorkerJob._meta.db_table
     jobs, external_jobs = _siblings(spelled, job), _siblings(spelled, external)
-    # With IS TRUE no index serves the condition on the owner, who may hold thousands: names find the rows.
+    # With IS TRUE no index serves the condition on the owner, who may hold thousands: names find the rows. And with an
+    # OFFSET the siblings are looked up for each of them: PostgreSQL would rather join all exclusive jobs.
     statement = f"""
         DELETE FROM {lock} WHERE {spelled.text_among("process_instance_id", "%s")} AND (lock_owner = %s) IS TRUE
-        AND NOT EXISTS ({jobs} AND {job}.lock_owner = {lock}.lock_owner)
+        AND NOT EXISTS ({jobs} AND {job}.lock_owner = {lock}.lock_owner LIMIT 1 OFFSET 0)
         RETURNING process_instance_id, EXISTS ({jobs}), EXISTS ({external_jobs})"""
     with prepared_cursor(using) as cursor:
         cursor.execute(statement, [spelled.text_list(instances), owner])
