@@ -66,7 +66,7 @@ def atomic_fence() -> None:
 
 def lock_row() -> None:
     """No lock of a process instance is looked at or taken."""
-    page.reads_pairs = lambda using, pairs: False  # the statement that looks at the locks cannot be broken
+    page.has_statements = lambda request: False  # the statement that looks at the locks cannot be broken
     page.without_locked_instances = lambda queryset: queryset
     acquire.lock_instances = lambda using, owner, instances: set(instances)
 

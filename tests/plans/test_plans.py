@@ -83,7 +83,7 @@ def test_a_page_reads_nothing_of_other_categories_and_deployments(alias: str, mo
     if connections[alias].vendor == "postgresql":
         # Our own statements have their parameters bound by the server; test_hot_path.py explains them.
         strategy = "optimistic"
-        monkeypatch.setattr(candidates, "reads_pairs", lambda using, pairs: False)
+        monkeypatch.setattr(candidates, "has_statements", lambda request: False)
     page, *_ = plans(alias, Job, lambda: got.extend(acquire(alias, strategy=strategy)))
     assert [job.id for job in got] == ours
     assert "jobexec_job_acquisition" in page, page

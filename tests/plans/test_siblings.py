@@ -46,8 +46,7 @@ def test_a_page_with_siblings_reads_few_other_jobs(
     alias: str, form: str, scope: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if form == "portable":
-        monkeypatch.setattr(candidates, "returns_rows", lambda using: False)
-        monkeypatch.setattr(candidates, "reads_pairs", lambda using, pairs: False)
+        monkeypatch.setattr(candidates, "has_statements", lambda request: False)
     fill(alias, Job, category="default", rank=99)
     ours = siblings(alias, range(6))
     keep_plans(alias)

@@ -194,7 +194,7 @@ def _compare_and_set(using: str, owner: str, jobs: Iterable[AcquiredJob], until:
 
 def _lock(using: str, ids: Collection[UUID], owner: str, until: datetime) -> None:
     """Set the lock columns of rows that this transaction holds."""
-    if not returns_rows(using):
+    if not dialect(using).most_pairs:
         Job.objects.using(using).filter(pk__in=ids).update(**locked(owner, until))
         return
     connection, spelled = connections[using], dialect(using)

@@ -19,13 +19,13 @@ from jobexec.models import Job
 
 from ..rows.exclusive import without_locked_instances
 from ..sql.dialect import dialect
-from ..sql.locks import has_skip_locked, is_single_writer, lock_rows, returns_rows
+from ..sql.locks import has_skip_locked, is_single_writer, lock_rows
 from ..sql.serial_key import of_instances
 from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs, columns, from_row, in_order
 from ..values.category_turns import Turns
 from . import statement_candidates
 from .cursor import AcquisitionCursor, Position
-from .statement import Pair, reads_pairs
+from .statement import Pair
 
 #: The assumed number of siblings per process instance when a page is filled up with them.
 _PER_INSTANCE = 10
@@ -179,19 +179,22 @@ def _first(
     """Return the first jobs in rank order: one short run of the acquisition index per (category, deployment) pair."""
     if not pairs:
         return []
-    if request.scope.tenants is None and reads_pairs(request.using, len(pairs)):
-        return statement_candidates.first(
-            request.using, request.owner, limit, request.scope, pairs, position, lock=lock
-        )
+    using, owner, scope = request.using, request.owner, request.scope
+    if has_statements(request):
+        return statement_candidates.first(using, owner, limit, scope, pairs, position, lock=lock)
     found: list[AcquiredJob] = []
     for pair in pairs:
         page = _run(request, pair, position)
         if lock:
             page = lock_rows(page, skip_locked=True)
-        rows = page.values_list(*columns(request.scope.wide))[:limit]
-        found += [from_row(row, request.using, request.owner) for row in rows]
+        found += [from_row(row, using, owner) for row in page.values_list(*columns(scope.wide))[:limit]]
     found.sort(key=in_order)
     return found[:limit]
+
+
+def has_statements(request: Request) -> bool:
+    """Whether the queries of a page are written as SQL, for its database and its scope."""
+    return request.scope.tenants is None and dialect(request.using).most_pairs > 0
 
 
 def _run(request: Request, pair: tuple[Any, Any], position: Position | None) -> QuerySet[Job]:
@@ -234,7 +237,7 @@ def _siblings(request: Request, instances: Collection[str], lock: bool) -> dict[
 
 def _all_siblings(request: Request, instances: Collection[str], lock: bool) -> list[AcquiredJob]:
     using, owner, scope = request.using, request.owner, request.scope
-    if scope.tenants is None and returns_rows(using):
+    if has_statements(request):
         return statement_candidates.siblings(using, owner, request.limit, scope, instances, lock=lock)
     free = in_scope(Job.objects.using(using).filter(lock_owner=None), scope)
     rows = exclusive_of(free, scope, instances).order_by(*UNINDEXED)
@@ -259,7 +262,7 @@ def out_of_turn(request: Request, page: Collection[AcquiredJob]) -> set[UUID]:
     if not ours:
         return set()
     using, owner, scope, keys = request.using, request.owner, request.scope, {job.serial_key for job in ours}
-    find = _first_left if scope.tenants is not None or not returns_rows(using) else statement_candidates.first_left
+    find = statement_candidates.first_left if has_statements(request) else _first_left
     left = find(using, owner, scope, keys, [job.id for job in ours])
     return {job.id for job in ours if left and job.serial_key in left and in_order(job) > left[job.serial_key]}
 

@@ -28,10 +28,8 @@ from ..sql.portable import Dialect
 from ..values.acquired_job import AcquiredJob, ServedJobs, columns_sql, in_order
 from .cursor import Position
 
-JOB, LOCK = (model._meta.db_table for model in (Job, ExclusiveLock))
+JOB, _LOCK = (model._meta.db_table for model in (Job, ExclusiveLock))
 Pair: TypeAlias = tuple[str, str]
-
-_MANY_PAIRS = 100  # SQLite limits the number of terms in a UNION
 
 _UPDATE = f"""
 UPDATE {{job}} SET {LOCK_SQL}
@@ -39,12 +37,13 @@ WHERE {{page}} RETURNING {{columns}}, {{suspensions}}"""
 
 _SELECT = "SELECT {columns}, {suspensions} FROM {job} WHERE lock_owner = %(owner)s AND {among}"
 
-# The jobs of one category and deployment: one short run of the acquisition index.
+# The jobs of one category and deployment: one short run of the acquisition index. Qualified, "rank" needs no quotes
+# where it is a reserved word.
 _RUN = """
 SELECT {columns} FROM {job} WHERE category = {category} AND deployment_id = {deployment} AND lock_owner IS NULL
 AND NOT (exclusive AND process_instance_id <> '' AND EXISTS (
   SELECT 1 FROM {lock} AS held WHERE held.process_instance_id = {key}))
-{bounds} ORDER BY rank, id LIMIT %(limit)s"""
+{bounds} ORDER BY {job}.rank, id LIMIT %(limit)s"""
 
 
 class PlainPage(NamedTuple):
@@ -75,14 +74,14 @@ def lock_plain_page(
     """
     connection, spelled = connections[using], dialect(using)
     pairs = scope.pairs() if pairs is None else pairs
-    if not _spells(using, scope, pairs):
+    if not (returns_rows(using) and _spells(using, scope, pairs)):
         return _NOTHING
     adapt = connection.ops.adapt_datetimefield_value
     parameters: dict[str, Any] = {"owner": owner, "until": adapt(until), "now": adapt(clock.now(using)), "limit": limit}
     bounds = bounds_of(scope, position, parameters)
     try:
         name_pairs(pairs, parameters, spelled)
-        made = (_of_arrays if spelled.writes_in_with else _of_union)(spelled, len(pairs), bounds, scope.wide)
+        made = _of_page(spelled, len(pairs), bounds, scope.wide)
         with spelled.cursor(connection, prepared=True) as cursor:
             cursor.execute(made, parameters)
             locked = read(using, owner, cursor.fetchall())
@@ -110,14 +109,7 @@ def any_free(using: str, scope: ServedJobs, position: Position | None, pairs: Se
 
 def _spells(using: str, scope: ServedJobs, pairs: Sequence[Pair]) -> bool:
     """Whether one statement finds the jobs of these pairs in the order of the scope."""
-    return (scope.category_order == "rank" or len(scope.categories) == 1) and reads_pairs(using, len(pairs))
-
-
-def reads_pairs(using: str, pairs: int) -> bool:
-    """Whether one statement finds the first jobs of so many pairs."""
-    spelled = dialect(using)
-    # The union locks nothing.
-    return returns_rows(using) and (spelled.writes_in_with or (spelled.single_writer and pairs <= _MANY_PAIRS))
+    return (scope.category_order == "rank" or len(scope.categories) == 1) and len(pairs) <= dialect(using).most_pairs
 
 
 def bounds_of(scope: ServedJobs, position: Position | None, parameters: dict[str, Any]) -> str:
@@ -130,28 +122,28 @@ def bounds_of(scope: ServedJobs, position: Position | None, parameters: dict[str
         bounds += " AND priority <= %(most)s"
         parameters["most"] = scope.priority_max
     if position is not None:
-        bounds += " AND rank >= %(rank)s AND (rank, id) > (%(rank)s, %(id)s)"
+        bounds += f" AND {JOB}.rank >= %(rank)s AND ({JOB}.rank, id) > (%(rank)s, %(id)s)"
         parameters |= {"rank": position.rank, "id": position.id}
     return bounds
 
 
 def name_pairs(pairs: Sequence[Pair], parameters: dict[str, Any], spelled: Dialect) -> None:
     """Add the pairs to the parameters, and spell the position."""
-    if not spelled.writes_in_with:
+    if len(pairs) == 1:
+        parameters["category"], parameters["deployment"] = pairs[0]
+    elif spelled.writes_in_with:
+        parameters["categories"], parameters["deployments"] = map(list, zip(*pairs, strict=True))
+    else:
         for number, pair in enumerate(pairs):
             parameters[f"category{number}"], parameters[f"deployment{number}"] = pair
-    elif len(pairs) == 1:
-        parameters["category"], parameters["deployment"] = pairs[0]
-    else:
-        parameters["categories"], parameters["deployments"] = map(list, zip(*pairs, strict=True))
     if "id" in parameters and not spelled.native_types:
         parameters["id"] = parameters["id"].hex
 
 
 @lru_cache(maxsize=64)
 def _of_any(spelled: Dialect, pairs: int, bounds: str) -> str:
-    if spelled.writes_in_with and pairs == 1:
-        return f"SELECT EXISTS ({run_of_pair(spelled, '1', '%(category)s', '%(deployment)s', bounds)})"
+    if pairs == 1:
+        return f"SELECT EXISTS ({run_of_one(spelled, '1', bounds)})"
     if spelled.writes_in_with:
         run = run_of_pair(spelled, "1", "pair.category", "pair.deployment", bounds)
         table = "unnest(%(categories)s::text[], %(deployments)s::text[]) AS pair(category, deployment)"
@@ -160,31 +152,31 @@ def _of_any(spelled: Dialect, pairs: int, bounds: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _of_arrays(spelled: Dialect, pairs: int, bounds: str, wide: bool) -> str:
+def _of_page(spelled: Dialect, pairs: int, bounds: str, wide: bool) -> str:
     if pairs == 1:
-        run = run_of_pair(spelled, spelled.row_place, "%(category)s", "%(deployment)s", bounds)
-        return _at_places(spelled, f"{run} {spelled.skip_locked}", wide)
-    run = run_of_pair(spelled, f"{spelled.row_place} AS place, rank, id", "pair.category", "pair.deployment", bounds)
-    page = f"""
-        SELECT place FROM unnest(%(categories)s::text[], %(deployments)s::text[]) AS pair(category, deployment)
-        CROSS JOIN LATERAL ({run} {spelled.skip_locked}) AS run ORDER BY rank, id LIMIT %(limit)s"""
-    return _at_places(spelled, page, wide)
-
-
-@lru_cache(maxsize=64)
-def _of_union(spelled: Dialect, pairs: int, bounds: str, wide: bool) -> str:
-    union = union_of_pairs(spelled, f"{spelled.row_place} AS place, rank, id", pairs, bounds)
-    return _at_places(spelled, f"SELECT place FROM ({union}) ORDER BY rank, id LIMIT %(limit)s", wide)
+        return _at_places(spelled, f"{run_of_one(spelled, spelled.row_place, bounds)} {spelled.skip_locked}", wide)
+    columns = f"{spelled.row_place} AS place, rank, id"
+    if spelled.writes_in_with:
+        run = run_of_pair(spelled, columns, "pair.category", "pair.deployment", bounds)
+        runs = f"""unnest(%(categories)s::text[], %(deployments)s::text[]) AS pair(category, deployment)
+            CROSS JOIN LATERAL ({run} {spelled.skip_locked}) AS run"""
+    else:
+        runs = f"({union_of_pairs(spelled, columns, pairs, bounds)})"
+    return _at_places(spelled, f"SELECT place FROM {runs} ORDER BY rank, id LIMIT %(limit)s", wide)
 
 
 def union_of_pairs(spelled: Dialect, columns: str, pairs: int, bounds: str) -> str:
     runs = [run_of_pair(spelled, columns, f"%(category{n})s", f"%(deployment{n})s", bounds) for n in range(pairs)]
-    return " UNION ALL ".join(f"SELECT * FROM ({run})" for run in runs)
+    return " UNION ALL ".join(f"SELECT * FROM ({run}) AS run" for run in runs)
+
+
+def run_of_one(spelled: Dialect, columns: str, bounds: str) -> str:
+    return run_of_pair(spelled, columns, "%(category)s", "%(deployment)s", bounds)
 
 
 def run_of_pair(spelled: Dialect, columns: str, category: str, deployment: str, bounds: str) -> str:
     pair = {"category": category, "deployment": deployment}
-    return _RUN.format(columns=columns, job=JOB, lock=LOCK, key=spelled.serial_key(JOB), bounds=bounds, **pair)
+    return _RUN.format(columns=columns, job=JOB, lock=_LOCK, key=spelled.serial_key(JOB), bounds=bounds, **pair)
 
 
 def _at_places(spelled: Dialect, page: str, wide: bool) -> str:

@@ -1,4 +1,4 @@
-"""The fast form of what :mod:`~jobexec.operations.acquire.candidates` reads, and defines, where UPDATE returns rows.
+"""The fast form of what :mod:`~jobexec.operations.acquire.candidates` reads, and defines.
 
 Acquisition with exclusive jobs takes three such queries for each page. The ORM takes a millisecond to build each, and
 three times as long to read a row.
@@ -17,20 +17,20 @@ from jobexec.models.locks import possible_instances
 
 from ..sql.dialect import dialect
 from ..sql.portable import Dialect
-from ..values.acquired_job import AcquiredJob, ServedJobs, columns_sql
+from ..values.acquired_job import AcquiredJob, ServedJobs, columns_sql, in_order
 from .cursor import Position
-from .statement import JOB, Pair, bounds_of, jobs_of, name_pairs, run_of_pair, union_of_pairs
+from .statement import JOB, Pair, bounds_of, jobs_of, name_pairs, run_of_one, run_of_pair, union_of_pairs
 
 _INDEX = "jobexec_job_instance"
 
 # In no order that an index has, like all of these; see UNINDEXED of the portable form.
 _SIBLINGS = """
 SELECT {columns} FROM {job} {by_index} WHERE lock_owner IS NULL AND {of_instances}
-ORDER BY rank + 0, id LIMIT %(limit)s {skip_locked}"""
+ORDER BY {job}.rank + 0, id LIMIT %(limit)s {skip_locked}"""
 
 _FIRST_LEFT = """
-SELECT key, rank, id FROM (
-  SELECT {key} AS key, rank, id, row_number() OVER (PARTITION BY {key} ORDER BY rank + 0, id) AS place
+SELECT instance, line.rank, id FROM (
+  SELECT {key} AS instance, {job}.rank, id, row_number() OVER (PARTITION BY {key} ORDER BY {job}.rank + 0, id) AS place
   FROM {job} {by_index} WHERE (lock_owner IS NULL OR lock_owner = %(owner)s) AND {of_instances} AND {not_on_page}
 ) AS line WHERE place = 1"""
 
@@ -46,10 +46,16 @@ def first(
     lock: bool,
 ) -> list[AcquiredJob]:
     """Read the first jobs of these pairs in rank order; with ``lock``, locked for the transaction, if not by others."""
-    spelled, parameters = dialect(using), {"limit": limit}
-    bounds = bounds_of(scope, position, parameters)
-    name_pairs(pairs, parameters, spelled)
-    return _jobs(using, owner, _of_pairs(spelled, len(pairs), bounds, scope.wide, lock), parameters)
+    spelled = dialect(using)
+    # The parts of a UNION cannot lock their rows.
+    most = 1 if lock and spelled.skip_locked and not spelled.writes_in_with else spelled.most_pairs
+    found: list[AcquiredJob] = []
+    for start in range(0, len(pairs), most):
+        those, parameters = pairs[start : start + most], dict[str, Any](limit=limit)
+        bounds = bounds_of(scope, position, parameters)
+        name_pairs(those, parameters, spelled)
+        found += _jobs(using, owner, _of_pairs(spelled, len(those), bounds, scope.wide, lock), parameters)
+    return found if len(pairs) <= most else sorted(found, key=in_order)[:limit]
 
 
 def siblings(
@@ -102,10 +108,11 @@ def _of_instances(spelled: Dialect, scope: ServedJobs, keys: Collection[str], pa
 @lru_cache(maxsize=64)
 def _of_pairs(spelled: Dialect, pairs: int, bounds: str, wide: bool, lock: bool) -> str:
     columns, skip_locked = columns_sql(spelled, wide), spelled.skip_locked if lock else ""
-    if not spelled.writes_in_with:
-        return f"SELECT * FROM ({union_of_pairs(spelled, columns, pairs, bounds)}) ORDER BY rank, id LIMIT %(limit)s"
     if pairs == 1:
-        return f"{run_of_pair(spelled, columns, '%(category)s', '%(deployment)s', bounds)} {skip_locked}"
+        return f"{run_of_one(spelled, columns, bounds)} {skip_locked}"
+    if not spelled.writes_in_with:
+        union = union_of_pairs(spelled, columns, pairs, bounds)
+        return f"SELECT * FROM ({union}) AS run ORDER BY run.rank, id LIMIT %(limit)s"
     run = run_of_pair(spelled, columns, "pair.category", "pair.deployment", bounds)
     return f"""
         SELECT run.* FROM unnest(%(categories)s::text[], %(deployments)s::text[]) AS pair(category, deployment)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Any
+from uuid import UUID
 
 from .portable import Dialect
 
@@ -17,9 +19,11 @@ class MySQL(Dialect):
     network_options = {"connect_timeout": 5, "read_timeout": 120, "write_timeout": 30}  # the last two limit all queries
     numbers_are_final = True
     orders_by_nulls = False
-    native_types = True
     given_rows = "hinted values"
+    skip_locked = "FOR UPDATE SKIP LOCKED"
+    most_pairs = 100
     shares = "LOCK IN SHARE MODE"
+    separator = "char(31 USING utf8mb4)"
     rank = (
         "greatest({0}, least({1}, "
         "floor(timestampdiff(MICROSECOND, '1970-01-01', coalesce(source.due_date, %s)) / 1000)"
@@ -78,6 +82,35 @@ class MySQL(Dialect):
         if connection.mysql_is_mariadb:
             return "VALUES({})", "ON DUPLICATE KEY UPDATE"
         return "incoming.{}", "AS incoming ON DUPLICATE KEY UPDATE"
+
+    def quoted(self, column: str) -> str:
+        return f"`{column}`"
+
+    # The client writes a list into the statement; an empty one is an error.
+
+    def id_list(self, ids: Iterable[UUID]) -> list[str]:
+        return [id.hex for id in ids]
+
+    def among(self, name: str) -> str:
+        return f"id IN %({name})s"
+
+    def not_among(self, name: str) -> str:
+        return f"id NOT IN %({name})s"
+
+    def text_list(self, texts: Collection[str]) -> list[str]:
+        return list(texts)
+
+    def text_among(self, column: str, mark: str) -> str:
+        return f"{column} IN {mark}"
+
+    def short_json(self, column: str, length: int) -> str:
+        text = f"CAST({column} AS CHAR)"
+        return f"CASE WHEN char_length({text}) <= {length} THEN {text} END"
+
+    def serial_key(self, table: str) -> str:
+        # || is OR here.
+        of_tenant = f"concat({table}.tenant_id, {self.separator}, {table}.process_instance_id)"
+        return f"CASE WHEN {table}.tenant_id = '' THEN {table}.process_instance_id ELSE {of_tenant} END"
 
     def pairs(self, table: str, columns: tuple[str, str]) -> str:
         first, second = columns

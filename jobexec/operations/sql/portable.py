@@ -56,6 +56,8 @@ class Dialect:
     by_index: ClassVar[str] = ""
     #: The end of a SELECT that locks its rows and skips those that are locked.
     skip_locked: ClassVar[str] = ""
+    #: Up to how many (category, deployment) pairs one statement of our own finds jobs; 0: the ORM finds them.
+    most_pairs: ClassVar[int] = 0
     #: The end of a SELECT whose rows other transactions may lock in the same way, but not delete; "" without such.
     shares: ClassVar[str] = ""
     #: The keyword that makes a subquery in WITH run once.
@@ -184,6 +186,10 @@ class Dialect:
         Rows are to be fetched after the block; the number of changed rows is unknown within it.
         """
         return nullcontext()
+
+    def quoted(self, column: str) -> str:
+        """Return the name of a column that may be a reserved word."""
+        return column
 
     def id_list(self, ids: Iterable[UUID]) -> Any:
         """Return the parameter for :meth:`among`, for a :meth:`cursor`."""

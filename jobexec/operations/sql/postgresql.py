@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -123,6 +124,7 @@ class PostgreSQL(Dialect):
     numbers_are_final = True
     locks_by_any_index = True
     native_types = True
+    most_pairs = sys.maxsize
     given_rows = "arrays"
     row_place = "ctid"
     skip_locked = "FOR UPDATE SKIP LOCKED"

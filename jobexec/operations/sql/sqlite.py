@@ -21,6 +21,7 @@ class SQLite(Dialect):
     locks_by_any_index = True
     given_rows = "values"
     row_place = "rowid"
+    most_pairs = 100  # terms of a UNION
     by_index = "INDEXED BY {}"  # it knows only how many rows a value has on average
     separator = "char(31)"
     # No ``rank``: SQLite's integers have 64 bits, and a priority times an interval may be longer.

@@ -158,7 +158,8 @@ def columns(wide: bool = False) -> tuple[str | Expression, ...]:
 def columns_sql(spelled: Dialect, wide: bool = False) -> str:
     """Return :func:`columns` as SQL, for databases whose dialect spells short JSON."""
     configuration = spelled.short_json("handler_configuration", LONG)
-    return ", ".join((*AcquiredJob.COLUMNS, configuration, *(WIDE if wide else ())))
+    names = map(spelled.quoted, AcquiredJob.COLUMNS)
+    return ", ".join((*names, configuration, *(WIDE if wide else ())))
 
 
 def from_row(row: tuple[Any, ...], using: str, owner: str) -> AcquiredJob:

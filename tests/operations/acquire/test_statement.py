@@ -100,9 +100,8 @@ def state(alias):
 
 def by_the_orm(patched):
     """Everything that acquisition reads and locks, besides what is plain, in the portable form."""
-    for module in (candidates, exclusive):
-        patched.setattr(module, "returns_rows", lambda using: False)
-    patched.setattr(candidates, "reads_pairs", lambda using, pairs: False)
+    patched.setattr(exclusive, "returns_rows", lambda using: False)
+    patched.setattr(candidates, "has_statements", lambda request: False)
 
 
 def portably(act, *args):
@@ -111,7 +110,7 @@ def portably(act, *args):
         return act(*args)
 
 
-def acquired(alias, limit, scope, position, in_several):
+def acquired(alias, limit, scope, position, in_several, strategy="skip_locked"):
     """What one call brings, where the cursor goes on at the position."""
     cursor = AcquisitionCursor()
     cursor.not_plain = int(in_several)
@@ -119,7 +118,7 @@ def acquired(alias, limit, scope, position, in_several):
         cursor.begin()
         cursor.ended([], full=True)
         cursor._position, cursor._head_at = position, clock.monotonic() + 1
-    found = acquire_jobs(alias, "one", limit, scope, lock_time=LOCK_TIME, strategy="skip_locked", cursor=cursor)
+    found = acquire_jobs(alias, "one", limit, scope, lock_time=LOCK_TIME, strategy=strategy, cursor=cursor)
     # Which arguments come along at once may differ: what is compressed is measured as it is stored.
     jobs = [(replace(job, configuration=None), job.arguments()) for job in found.jobs]
     return jobs, found.suspended
@@ -155,8 +154,10 @@ ONE = {
 
 
 @pytest.mark.gate
+@pytest.mark.databases("sqlite", "postgresql", "mariadb")
 @pytest.mark.timeout(400 + EXAMPLES)  # a second for each, on a machine that others use, too
-def test_both_forms_do_the_same(alias):
+@pytest.mark.parametrize("strategy", ["skip_locked", "optimistic"])
+def test_all_forms_do_the_same(alias, strategy):
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     @given(st.lists(ROWS, max_size=14), SUSPENSIONS, SCOPES, POSITIONS, st.sampled_from([1, 3, 50]))
     @example([ONE | {"process_instance_id": "p"}, ONE], {}, ServedJobs(), None, 50)
@@ -164,9 +165,9 @@ def test_both_forms_do_the_same(alias):
     @example([ONE, ONE, ONE], {}, ServedJobs(), Position(0, UUID(int=2)), 50)
     def compare(rows, suspension, scope, position, limit):
         forms = [
-            lambda: acquired(alias, limit, scope, position, in_several=False),
-            lambda: acquired(alias, limit, scope, position, in_several=True),
-            lambda: portably(acquired, alias, limit, scope, position, True),
+            lambda: acquired(alias, limit, scope, position, False, strategy),
+            lambda: acquired(alias, limit, scope, position, True, strategy),
+            lambda: portably(acquired, alias, limit, scope, position, True, strategy),
         ]
         one, several, orm = (tried(alias, rows, suspension, form) for form in forms)
         assert several == orm
@@ -224,6 +225,7 @@ def test_what_is_not_plain_is_as_it_was(alias):
 
 
 @pytest.mark.gate
+@pytest.mark.databases("sqlite", "postgresql", "mariadb")
 @pytest.mark.timeout(400 + EXAMPLES)
 def test_both_forms_see_whether_there_is_a_job(alias):
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
@@ -243,11 +245,13 @@ def test_both_forms_see_whether_there_is_a_job(alias):
     compare()
 
 
+@pytest.mark.databases("sqlite", "postgresql", "mariadb")
 def test_whether_there_is_a_job_in_another_order_is_left_to_the_portable_form(alias):
     scope = ServedJobs(categories=("default", "mail"), category_order="strict")
     assert any_free(alias, scope, None, scope.pairs()) is None
 
 
+@pytest.mark.databases("sqlite", "postgresql", "mariadb")
 @pytest.mark.parametrize("count", [99, 100, 101, pytest.param(2_000, marks=pytest.mark.gate)])
 def test_any_number_of_deployments(alias, count):
     names = [f"d:{number}" for number in range(count)]
