@@ -49,6 +49,7 @@ def fencing() -> None:
         return {(job.id, job.lock_owner, job.revision): found[job.id] for job in jobs if job.id in found}
 
     complete.returns_rows = lambda using: False  # the statement that looks and deletes at once cannot be broken
+    complete._may_roll_back = lambda using: False  # nor can the one that deletes all or nothing
     complete._still_ours = still_ours
     fail._lock_ours = lock_ours
 

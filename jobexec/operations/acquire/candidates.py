@@ -19,7 +19,7 @@ from jobexec.models import Job
 
 from ..rows.exclusive import without_locked_instances
 from ..sql.dialect import dialect
-from ..sql.locks import has_skip_locked, is_single_writer, lock_rows
+from ..sql.locks import has_json_rows, lock_rows
 from ..sql.serial_key import of_instances
 from ..values.acquired_job import AcquiredJob, Acquisition, ServedJobs, columns, from_row, in_order
 from ..values.category_turns import Turns
@@ -85,12 +85,11 @@ def _with_jobs(request: Request, position: Position | None) -> list[Pair]:
     into a join that reads the whole table.
     """
     connection = connections[request.using]
-    # MariaDB and MySQL have JSON_TABLE in all versions that have SKIP LOCKED.
-    table = dialect(request.using).pairs("pair", ("category", "deployment"))
-    if table is None or not (has_skip_locked(request.using) or is_single_writer(request.using)):
+    if not has_json_rows(request.using):
         return [pair for pair in request.pairs if _run(request, pair, position).exists()]
     run = _run(request, (RawSQL("pair.category", ()), RawSQL("pair.deployment", ())), position)
     look, values = run.values("pk")[:1].query.get_compiler(request.using).as_sql()
+    table = dialect(request.using).given("pair", {"category": "text", "deployment": "text"})
     statement = f"SELECT category, deployment FROM {table} WHERE ({look}) IS NOT NULL"
     with connection.cursor() as cursor:
         cursor.execute(statement, (json.dumps(list(request.pairs)), *values))

@@ -95,7 +95,7 @@ def lock_held_siblings(using: str, owner: str, instances: Collection[str]) -> No
 
 
 def give_up_instances(using: str, owner: str, instances: Collection[str]) -> None:
-    """Delete lock rows that this transaction has inserted and that no other transaction has seen."""
+    """Delete the lock rows of these process instances, of which the caller knows that no job needs them."""
     if instances:
         delete_rows(ExclusiveLock.objects.using(using).filter(process_instance_id__in=instances, lock_owner=owner))
 
@@ -111,19 +111,18 @@ def unlock_instances(using: str, owner: str, instances: Collection[str]) -> None
     if not instances:
         return
     if not returns_rows(using):
-        wake_for_siblings(using, _free_one_by_one(using, owner, instances))
+        wake_for_siblings(using, _free(using, owner, instances))
     elif freed := _free_in_one_statement(using, owner, instances):
         names, with_jobs, with_external = zip(*freed, strict=True)
         _wake(using, names, any(with_jobs), any(with_external))
 
 
-def _free_one_by_one(using: str, owner: str, instances: Collection[str]) -> Collection[str]:
+def _free(using: str, owner: str, instances: Collection[str]) -> Collection[str]:
     siblings = of_instances(Job.objects.using(using).filter(lock_owner=owner), instances)
     held = ExclusiveLock.objects.using(using).filter(process_instance_id__in=instances, lock_owner=owner)
     still = set(siblings.order_by().values_list(F("key"), flat=True).distinct())
     freed = sorted(set(held.values_list("process_instance_id", flat=True)) - still)
-    for instance in freed:
-        delete_rows(held.filter(process_instance_id=instance))
+    give_up_instances(using, owner, freed)
     return freed
 
 

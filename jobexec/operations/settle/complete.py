@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
+
+from django.db import connections
 
 from jobexec.models import Job, LogState, ResultStatus
 
@@ -15,14 +18,13 @@ from ..history.task_rows import End, as_written, end_of, write_ends
 from ..rows import tallies
 from ..rows.exclusive import unlock_instances
 from ..rows.fencing import lock_unchanged
-from ..sql import insert_select
 from ..sql.delete import delete_rows
 from ..sql.dialect import dialect
-from ..sql.locks import atomic, returns_rows
+from ..sql.locks import atomic, has_json_rows, reads_snapshots, returns_rows
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Result, Run, timing
 from . import result_statement
-from .complete_statement import delete_all, delete_one, delete_ours
+from .complete_statement import NotOurs, delete_all, delete_one, delete_ours, log_successes
 from .release import by_owner
 
 
@@ -99,6 +101,12 @@ def _complete(
     if len(groups) == 1 and not instances:
         ((owner, jobs),) = groups.items()
         return _delete(using, owner, jobs, runs, results)  # one statement commits by itself
+    if not (results or tallies.batches_of([job for job, _ in completed])) and _may_roll_back(using):
+        with suppress(NotOurs), atomic(using):
+            for owner, jobs in groups.items():
+                delete_all(using, owner, jobs, runs)
+                unlock_instances(using, owner, {job.serial_key for job in jobs} & instances)
+            return set()
     lost: set[UUID] = set()
     with atomic(using):
         for owner, jobs in groups.items():
@@ -140,13 +148,26 @@ def _delete_plain(
         return set() if delete_one(using, owner, jobs[0]) else {jobs[0].id}
     if returns_rows(using):
         return delete_ours(using, owner, jobs, runs, counted=counted)
-    if not runs and delete_all(using, owner, jobs):
-        return set()
+    if _may_roll_back(using):
+        with suppress(NotOurs), atomic(using):
+            delete_all(using, owner, jobs, runs)
+            return set()
     with atomic(using):
         ours = _still_ours(using, owner, jobs)
         _write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
         delete_rows(Job.objects.using(using).filter(pk__in=ours))
     return {job.id for job in jobs} - ours
+
+
+def _may_roll_back(using: str) -> bool:
+    """Whether jobs are first deleted as if all of them were ours, for a database that does not say which it deletes.
+
+    In a transaction of the caller no part of it can be rolled back. And where the statement that writes the log shares
+    the locks of the rows that it reads, whoever waits for one of them would deadlock with the deletion.
+    """
+    if returns_rows(using) or connections[using].in_atomic_block:
+        return False
+    return has_json_rows(using) and not reads_snapshots(using)
 
 
 def _delete_and_keep(
@@ -183,18 +204,12 @@ def _still_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID
 def _write_successes(using: str, runs: dict[UUID, Run]) -> None:
     if not runs:
         return
-    jobs = Job.objects.using(using).filter(pk__in=runs)
-    if insert_select.is_possible(using):
-        rows = jobs.values_list("pk", "retries", "attempts", "due_date", "create_time", named=True)
-        job_log.copy(using, LogState.SUCCESSFUL, Job, {row.pk: _copied_success(row, runs[row.pk]) for row in rows})
+    if has_json_rows(using):
+        with connections[using].cursor() as cursor:
+            log_successes(using, cursor, runs)
         return
-    loaded = jobs.defer("handler_configuration", "exception_stack")
+    loaded = Job.objects.using(using).filter(pk__in=runs).defer("handler_configuration", "exception_stack")
     job_log.write(using, LogState.SUCCESSFUL, [_success(row, runs[row.pk]) for row in loaded])
-
-
-def _copied_success(row: Any, run: Run) -> dict[str, Any]:
-    silent = {"exception_message": "", "exception_stack": "", "fingerprint": "", "client": ""}
-    return {"retries": row.retries, "attempt": row.attempts + 1, **silent, **timing(row, run)}
 
 
 def _success(row: Job, run: Run) -> Any:

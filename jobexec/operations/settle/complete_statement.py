@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from django.db import connections, transaction
+from django.db import connections
 
 from jobexec import clock
 from jobexec.models import Job, JobLog, LogState
@@ -105,25 +106,29 @@ def delete_one(using: str, owner: str, job: AcquiredJob) -> bool:
         return bool(cursor.rowcount)
 
 
-def delete_all(using: str, owner: str, jobs: Sequence[AcquiredJob]) -> bool:
-    """Delete jobs, without log rows, if ``owner`` still holds all of them at one revision; otherwise change nothing.
+class NotOurs(Exception):
+    """Some of the jobs are no longer held by their owner; the transaction must be rolled back."""
 
-    For databases whose DELETE returns no rows, and so does not say which it has deleted. Not for a transaction of the
-    caller, which would be rolled back as a whole.
+
+def delete_all(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run]) -> None:
+    """Delete jobs, with a log row for each of ``runs``, if ``owner`` still holds all of them at one revision.
+
+    For databases whose DELETE returns no rows, and so does not say which it has deleted. Raises :class:`NotOurs` if
+    these were not all; then the caller rolls its transaction back, which has changed nothing that would be missed.
     """
     connection, revision = connections[using], jobs[0].revision
-    if connection.in_atomic_block or len(jobs) > MOST_LISTED or any(job.revision != revision for job in jobs):
-        return False
+    if len(jobs) > MOST_LISTED or any(job.revision != revision for job in jobs):
+        raise NotOurs
     beginning = dialect(using).delete_listed(connection, True).format(table=connection.ops.quote_name(_JOB))
     ids = [_ID.get_db_prep_value(job.id, connection) for job in jobs]
     statement = f"{beginning} WHERE id IN ({', '.join(['%s'] * len(ids))}) AND (lock_owner = %s AND revision = %s)"
-    with transaction.atomic(using=using), connection.cursor() as cursor:
+    with connection.cursor() as cursor:
+        if runs:  # whether the rows are ours is seen when they are deleted
+            log_successes(using, cursor, runs)
         # With IS TRUE no index serves the further conditions: the rows are found, and locked, by the list.
         cursor.execute(f"{statement} IS TRUE", [*ids, owner, revision])
-        if cursor.rowcount == len(jobs):
-            return True
-        transaction.set_rollback(True, using=using)
-    return False
+        if cursor.rowcount != len(jobs):
+            raise NotOurs
 
 
 _ID = Job._meta.pk
@@ -183,21 +188,34 @@ def _logged_before(
     jobs: Sequence[AcquiredJob],
     runs: Mapping[UUID, Run],
 ) -> set[UUID]:
-    adapt = connections[using].ops.adapt_datetimefield_value
-    told = [[id.hex, adapt(run.started_at), run.duration, run.node] for id, run in runs.items()]
     with atomic(using):
-        cursor.execute(_LOGGED_BEFORE.format(condition=condition), parameters | {"runs": json.dumps(told)})
+        log_successes(using, cursor, runs, condition, parameters)
         cursor.execute(f"DELETE FROM {_JOB} WHERE {condition} RETURNING id", parameters)
         return lost(cursor, jobs)
 
 
-# Rounded to milliseconds, because a Julian day as a float is hardly more precise.
-_WAIT = "max(0.0, round((julianday(started) - julianday(coalesce(due_date, create_time))) * 86400.0, 3))"
-_RUN = ", ".join(
-    f"json_extract(value, '$[{number}]') AS {name}"
-    for number, name in enumerate(("run_id", "started", "duration", "node"))
-)
-# With CROSS JOIN SQLite keeps the written order. Otherwise it would read the whole list for each job in the table.
-_LOGGED_BEFORE = f"""
-    {_INSERT} SELECT {_VALUES.format(node="node", wait=_WAIT, rest=_EMPTY)}
-    FROM (SELECT {_RUN} FROM json_each(%(runs)s)) CROSS JOIN {_JOB} ON id = run_id WHERE {{condition}}"""
+def log_successes(
+    using: str,
+    cursor: Any,
+    runs: Mapping[UUID, Run],
+    condition: str = "",
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Write a log row for each run whose job is still there, and satisfies the condition.
+
+    For databases that :meth:`~jobexec.operations.sql.portable.Dialect.given` supports.
+    """
+    adapt = connections[using].ops.adapt_datetimefield_value
+    told = [[id.hex, adapt(run.started_at), run.duration, run.node] for id, run in runs.items()]
+    values = {**parameters, "now": adapt(clock.now(using)), "runs": json.dumps(told, default=str)}
+    cursor.execute(_log_of_runs(dialect(using), condition), values)
+
+
+@lru_cache(maxsize=KEPT)
+def _log_of_runs(spelled: Dialect, condition: str) -> str:
+    run = spelled.given("run", {"run_id": "id", "started": "time", "duration": "number", "node": "text"}, "%(runs)s")
+    values = _VALUES.format(
+        node="node", wait=spelled.seconds("coalesce(due_date, create_time)", "started"), rest=_EMPTY
+    )
+    where = f" WHERE {condition}" if condition else ""
+    return f"{_INSERT} SELECT {values} FROM {run} {spelled.looked_up.format(_JOB)} ON id = run_id{where}"

@@ -132,15 +132,11 @@ def _mariadb(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[str
     row = f"({', '.join([key, *['%s'] * len(own)])})"
     given = f"WITH given({_names(connection, own)}) AS (VALUES {', '.join([row] * len(keys))})"
     values = [value for line in zip(keys, *_prepared(connection, to, own), strict=True) for value in line]
-    # STRAIGHT_JOIN fixes the order: MariaDB would rather read a small table as a whole.
-    return (
-        given,
-        _JOIN.replace("JOIN {source} AS source", "STRAIGHT_JOIN {source} AS source FORCE INDEX (PRIMARY)"),
-        values,
-    )
+    return given, _joined(connection), values
 
 
-_JOIN = "given JOIN {source} AS source ON source.id = given.job"
+def _joined(connection: Any) -> str:
+    return f"given {dialect_of(connection).looked_up.format('{source} AS source')} ON source.id = given.job"
 
 
 def _sqlite(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[str, str, list[Any]]:
@@ -150,7 +146,7 @@ def _sqlite(connection: Any, to: Table, ids: list[UUID], own: Own) -> tuple[str,
     row = f"({', '.join(['%s'] * (1 + len(own)))})"
     given = f"WITH given({_names(connection, own)}) AS (VALUES {', '.join([row] * len(keys))})"
     values = [value for line in zip(keys, *_prepared(connection, to, own), strict=True) for value in line]
-    return given, _JOIN.replace("JOIN", "CROSS JOIN"), values  # CROSS JOIN fixes the order
+    return given, _joined(connection), values
 
 
 def _names(connection: Any, own: Own) -> str:

@@ -38,6 +38,13 @@ def returns_rows(using: str) -> bool:
     return dialect_of(connection).returns_rows(connection)
 
 
+def has_json_rows(using: str) -> bool:
+    """Whether rows can be passed to a statement as JSON, see :meth:`~.portable.Dialect.given`."""
+    # MariaDB and MySQL have JSON_TABLE in all versions that have SKIP LOCKED.
+    given = dialect(using).given("row", {"value": "text"})
+    return given is not None and (has_skip_locked(using) or is_single_writer(using))
+
+
 def by_code_point(rows: QuerySet[Any], column: str) -> Any:
     """Return an expression that sorts texts as Python does; a database may sort them by its locale."""
     text = isinstance(rows.model._meta.get_field(column), models.CharField)
@@ -69,6 +76,7 @@ def lock_rows(queryset: QuerySet[M, Row], *, skip_locked: bool = False, no_key: 
 def reads_snapshots(using: str) -> bool:
     """Whether a transaction that gets a lock may still read what there was before (REPEATABLE READ)."""
     connection = connections[using]
+    connection.ensure_connection()  # only then Django knows
     return dialect_of(connection).reads_snapshots(connection)
 
 

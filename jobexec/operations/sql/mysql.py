@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 from .portable import Dialect
 
 _IN_TRANSACTION = 1
-_TEXT = "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+#: What holds the values of :meth:`MySQL.given`.
+_TYPES = {
+    "text": "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+    "id": "CHAR(32)",
+    "time": "DATETIME(6)",
+    "number": "DOUBLE",
+}
 
 
 class MySQL(Dialect):
@@ -20,6 +26,8 @@ class MySQL(Dialect):
     numbers_are_final = True
     orders_by_nulls = False
     given_rows = "hinted values"
+    # It would rather read a small table as a whole.
+    looked_up = "STRAIGHT_JOIN {} FORCE INDEX (PRIMARY)"
     skip_locked = "FOR UPDATE SKIP LOCKED"
     most_pairs = 100
     shares = "LOCK IN SHARE MODE"
@@ -112,6 +120,9 @@ class MySQL(Dialect):
         of_tenant = f"concat({table}.tenant_id, {self.separator}, {table}.process_instance_id)"
         return f"CASE WHEN {table}.tenant_id = '' THEN {table}.process_instance_id ELSE {of_tenant} END"
 
-    def pairs(self, table: str, columns: tuple[str, str]) -> str:
-        first, second = columns
-        return f"JSON_TABLE(%s, '$[*]' COLUMNS ({first} {_TEXT} PATH '$[0]', {second} {_TEXT} PATH '$[1]')) AS {table}"
+    def given(self, table: str, columns: Mapping[str, str], mark: str = "%s") -> str:
+        values = (f"{name} {_TYPES[kind]} PATH '$[{place}]'" for place, (name, kind) in enumerate(columns.items()))
+        return f"JSON_TABLE({mark}, '$[*]' COLUMNS ({', '.join(values)})) AS {table}"
+
+    def seconds(self, since: str, until: str) -> str:
+        return f"greatest(0.0, timestampdiff(MICROSECOND, {since}, {until}) / 1e6)"

@@ -54,6 +54,8 @@ class Dialect:
     row_place: ClassVar[str] = "id"
     #: After a table in FROM: reads it by an index, formatted with its name; "" where the planner finds it itself.
     by_index: ClassVar[str] = ""
+    #: A table that is joined by its key to given rows, so that each is looked up there, one after the other.
+    looked_up: ClassVar[str] = "JOIN {}"
     #: The end of a SELECT that locks its rows and skips those that are locked.
     skip_locked: ClassVar[str] = ""
     #: Up to how many (category, deployment) pairs one statement of our own finds jobs; 0: the ORM finds them.
@@ -227,9 +229,17 @@ class Dialect:
         """Return the condition, without its column, to be in a SELECT that runs once, before any row changes."""
         raise NotImplementedError
 
-    def pairs(self, table: str, columns: tuple[str, str]) -> str | None:
-        """Return a FROM item for pairs of texts, passed as JSON in the next parameter; None if not supported."""
+    def given(self, table: str, columns: Mapping[str, str], mark: str = "%s") -> str | None:
+        """Return a FROM item for rows that are passed as JSON, an array of arrays; None if not supported.
+
+        ``columns`` says of each what it holds: "text", "id" (32 hexadecimal digits), "time" (as the connection adapts
+        it) or "number". ``mark`` is the placeholder of the JSON.
+        """
         return None
+
+    def seconds(self, since: str, until: str) -> str:
+        """Return the expression for the seconds between two times, 0 if there are less."""
+        raise NotImplementedError
 
     def short_json(self, column: str, length: int) -> str:
         """Return an expression for a JSON column as text, NULL if it is longer than ``length``."""

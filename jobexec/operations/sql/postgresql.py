@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -17,6 +17,8 @@ from django.db.models.expressions import RawSQL
 
 from .portable import ArgumentIndex, Dialect
 
+#: What holds the values of :meth:`PostgreSQL.given`.
+_TYPES = {"text": "text", "id": "uuid", "time": "timestamptz", "number": "float8"}
 _INLINE = 1000  # bytes: a value this short is stored inline, and its length as text need not be computed
 
 
@@ -282,10 +284,12 @@ class PostgreSQL(Dialect):
         # An array, because the planner could reverse a join.
         return f"= ANY (ARRAY({select}))"
 
-    def pairs(self, table: str, columns: tuple[str, str]) -> str:
-        first, second = columns
-        values = f"SELECT value->>0 AS {first}, value->>1 AS {second} FROM json_array_elements(%s::json)"
-        return f"({values}) AS {table}"
+    def given(self, table: str, columns: Mapping[str, str], mark: str = "%s") -> str:
+        values = (f"(value->>{place})::{_TYPES[kind]} AS {name}" for place, (name, kind) in enumerate(columns.items()))
+        return f"(SELECT {', '.join(values)} FROM json_array_elements({mark}::json)) AS {table}"
+
+    def seconds(self, since: str, until: str) -> str:
+        return f"greatest(0.0, date_part('epoch', {until} - {since}))"
 
     def short_json(self, column: str, length: int) -> str:
         text = f"{column}::text"

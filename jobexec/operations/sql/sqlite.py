@@ -21,6 +21,7 @@ class SQLite(Dialect):
     locks_by_any_index = True
     given_rows = "values"
     row_place = "rowid"
+    looked_up = "CROSS JOIN {}"  # in the written order; it would rather read the whole list for each row of the table
     most_pairs = 100  # terms of a UNION
     by_index = "INDEXED BY {}"  # it knows only how many rows a value has on average
     separator = "char(31)"
@@ -86,10 +87,13 @@ class SQLite(Dialect):
     def chosen(self, select: str) -> str:
         return f"IN ({select})"
 
-    def pairs(self, table: str, columns: tuple[str, str]) -> str:
-        first, second = columns
-        values = f"json_extract(value, '$[0]') AS {first}, json_extract(value, '$[1]') AS {second}"
-        return f"(SELECT {values} FROM json_each(%s)) AS {table}"
+    def given(self, table: str, columns: Mapping[str, str], mark: str = "%s") -> str:
+        values = (f"json_extract(value, '$[{place}]') AS {name}" for place, name in enumerate(columns))
+        return f"(SELECT {', '.join(values)} FROM json_each({mark})) AS {table}"
+
+    def seconds(self, since: str, until: str) -> str:
+        # Rounded to milliseconds, because a Julian day as a float is hardly more precise.
+        return f"max(0.0, round((julianday({until}) - julianday({since})) * 86400.0, 3))"
 
     def short_json(self, column: str, length: int) -> str:
         return f"CASE WHEN length({column}) <= {length} THEN {column} END"

@@ -39,10 +39,14 @@ def test_what_is_no_longer_ours_does_not_count_and_stays(alias):
 @pytest.mark.gate
 @pytest.mark.transactional
 @pytest.mark.parametrize("late", [1, 2], ids=["one", "two"])
-def test_without_a_log_what_is_no_longer_ours_does_not_count_and_stays(alias, settings, late):
-    """In a transaction of its own, where a statement may delete all of them or nothing."""
-    settings.JOBEXEC = {**settings.JOBEXEC, "HISTORY_LEVEL": "failures"}
-    mine, foreign, done = (work(alias) for _ in range(3))
+@pytest.mark.parametrize("instance", ["", "p"])
+@pytest.mark.parametrize("level", ["failures", "activity"])
+def test_in_a_transaction_of_its_own_what_is_no_longer_ours_does_not_count_and_stays(
+    alias, settings, level, instance, late
+):
+    """Where a statement may delete all of them or nothing."""
+    settings.JOBEXEC = {**settings.JOBEXEC, "HISTORY_LEVEL": level}
+    mine, foreign, done = (work(alias, process_instance_id=instance and f"{instance}{at}") for at in range(3))
     release_jobs(alias, [foreign])
     (taken,) = acquire(alias, "two")
     assert complete_jobs(alias, [(done, a_run(alias))]) == {done.id}
@@ -50,10 +54,11 @@ def test_without_a_log_what_is_no_longer_ours_does_not_count_and_stays(alias, se
     assert complete_jobs(alias, [(job, a_run(alias)) for job in jobs]) == {job.id for job in jobs if job is mine}
     left = {taken.id} if late == 2 else {taken.id, mine.id}
     assert set(Job.objects.using(alias).values_list("pk", flat=True)) == left
-    assert not JobLog.objects.using(alias).exists()
     more = [work(alias) for _ in range(4)]
     assert complete_jobs(alias, [(job, a_run(alias)) for job in more]) == {job.id for job in more}
     assert set(Job.objects.using(alias).values_list("pk", flat=True)) == left
+    gone = {done.id, *(job.id for job in more), *({mine.id} - left)} if level == "activity" else set()
+    assert sorted(JobLog.objects.using(alias).values_list("job_id", flat=True)) == sorted(gone)
 
 
 def test_the_owner_alone_is_enough_to_fence(alias):

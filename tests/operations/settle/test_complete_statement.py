@@ -12,6 +12,7 @@ from jobexec.operations.rows import fencing
 from jobexec.operations.settle import complete, complete_statement, result_statement
 from jobexec.operations.settle.complete import complete_with_results
 from jobexec.operations.sql import insert_select
+from jobexec.operations.sql.locks import has_json_rows
 from jobexec.operations.sql.postgresql import PostgreSQL
 from jobexec.operations.values.run import Result, Run
 from tests.support.columns import VALUES
@@ -38,14 +39,18 @@ class Undo(Exception):
     pass
 
 
-def completed(alias, monkeypatch, portable, act):
+def completed(alias, monkeypatch, form, act):
     """What ``act`` returns, the log rows by job, and the jobs that are left; all is undone."""
     names = [field.attname for field in JobLog._meta.concrete_fields if not field.primary_key]
     with monkeypatch.context() as patch, pytest.raises(Undo), transaction.atomic(using=alias):
-        if portable:
+        if form != "fast":
             patch.setattr(complete, "returns_rows", lambda using: False)
+        if form == "portable":
+            patch.setattr(complete, "has_json_rows", lambda using: False)
             for module in (result_statement, insert_select):
                 patch.setattr(module, "is_possible", lambda using: False)
+        if form == "all or nothing":
+            patch.setattr(complete, "_may_roll_back", has_json_rows)
         result = act()
         logged = [dict(zip(names, row, strict=True)) for row in JobLog.objects.using(alias).values_list(*names)]
         left = set(Job.objects.using(alias).values_list("pk", "lock_owner", "revision"))
@@ -54,7 +59,7 @@ def completed(alias, monkeypatch, portable, act):
 
 
 def both(alias, monkeypatch, act):
-    return [completed(alias, monkeypatch, portable, act) for portable in (False, True)]
+    return [completed(alias, monkeypatch, form, act) for form in ("fast", "portable")]
 
 
 @pytest.fixture
@@ -72,12 +77,13 @@ def runs(jobs):
     ]
 
 
+@pytest.mark.parametrize("form", ["fast", "all or nothing"])
 @pytest.mark.parametrize("level", ["none", "failures", "activity", "full"])
-def test_rows_of_the_log_are_the_same_in_every_column(alias, configure, monkeypatch, jobs, level):
+def test_rows_of_the_log_are_the_same_in_every_column(alias, configure, monkeypatch, jobs, level, form):
     configure(HISTORY_LEVEL=level)
     assert len(jobs) == len(ROWS)
-    (fast, fast_log, fast_left), (portable, log, left) = both(
-        alias, monkeypatch, lambda: complete_jobs(alias, runs(jobs))
+    (fast, fast_log, fast_left), (portable, log, left) = (
+        completed(alias, monkeypatch, each, lambda: complete_jobs(alias, runs(jobs))) for each in (form, "portable")
     )
     assert fast == portable == {job.id for job in jobs}
     assert fast_left == left == set()

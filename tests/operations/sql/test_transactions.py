@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 
 from jobexec.models import JOB_TABLES, DeadLetterJob, Job, JobLog, SuspendedJob, Suspension, TimerJob
 from jobexec.operations import (
@@ -17,6 +17,7 @@ from jobexec.operations import (
     set_retries,
     suspend,
 )
+from jobexec.operations.sql.locks import reads_snapshots
 from tests.support.factories import make_row
 
 pytestmark = pytest.mark.every_database
@@ -34,6 +35,14 @@ VERBS = {
     "set_due_date": lambda rows, alias: set_due_date(rows[Job], LATER + timedelta(days=9), using=alias),
     "retry_now": lambda rows, alias: retry_now(rows[TimerJob], using=alias),
 }
+
+
+@pytest.mark.transactional
+def test_what_a_transaction_reads_is_known_before_a_connection_is_open(alias):
+    connections[alias].close()
+    seen = reads_snapshots(alias)
+    connections[alias].ensure_connection()
+    assert reads_snapshots(alias) is seen
 
 
 def everything(alias):
