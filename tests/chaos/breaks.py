@@ -49,7 +49,7 @@ def fencing() -> None:
         return {(job.id, job.lock_owner, job.revision): found[job.id] for job in jobs if job.id in found}
 
     complete.returns_rows = lambda using: False  # the statement that looks and deletes at once cannot be broken
-    complete._may_roll_back = lambda using: False  # nor can the one that deletes all or nothing
+    complete._may_roll_back = complete.has_json_rows = lambda using: False  # nor can those that delete all or nothing
     complete._still_ours = still_ours
     fail._lock_ours = lock_ours
 
@@ -157,7 +157,7 @@ def task_fence() -> None:
         with atomic(using):
             rows = list(lock_rows(Job.objects.using(using).filter(pk__in=results).order_by("pk")))
             ours = complete._still_ours(using, owner, jobs)
-            complete._write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
+            complete._write_successes(using, owner, [job for job in jobs if job.id in ours], runs)
             done = ResultStatus.SUCCESSFUL
             ends = {
                 pk: task_rows.End(done, clock.now(using), run, (), json.loads(results[pk].text))

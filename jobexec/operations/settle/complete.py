@@ -20,11 +20,11 @@ from ..rows.exclusive import unlock_instances
 from ..rows.fencing import lock_unchanged
 from ..sql.delete import delete_rows
 from ..sql.dialect import dialect
-from ..sql.locks import atomic, has_json_rows, reads_snapshots, returns_rows
+from ..sql.locks import atomic, has_json_rows, returns_rows
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Result, Run, timing
 from . import result_statement
-from .complete_statement import NotOurs, delete_all, delete_one, delete_ours, log_successes
+from .complete_statement import NotOurs, delete_all, delete_one, delete_ours, log_and_delete_all, log_runs
 from .release import by_owner
 
 
@@ -101,10 +101,10 @@ def _complete(
     if len(groups) == 1 and not instances:
         ((owner, jobs),) = groups.items()
         return _delete(using, owner, jobs, runs, results)  # one statement commits by itself
-    if not (results or tallies.batches_of([job for job, _ in completed])) and _may_roll_back(using):
+    if not (runs or tallies.batches_of([job for job, _ in completed])) and _may_roll_back(using):
         with suppress(NotOurs), atomic(using):
             for owner, jobs in groups.items():
-                delete_all(using, owner, jobs, runs)
+                delete_all(using, owner, jobs)
                 unlock_instances(using, owner, {job.serial_key for job in jobs} & instances)
             return set()
     lost: set[UUID] = set()
@@ -148,13 +148,17 @@ def _delete_plain(
         return set() if delete_one(using, owner, jobs[0]) else {jobs[0].id}
     if returns_rows(using):
         return delete_ours(using, owner, jobs, runs, counted=counted)
-    if _may_roll_back(using):
+    if not runs and _may_roll_back(using):
         with suppress(NotOurs), atomic(using):
-            delete_all(using, owner, jobs, runs)
+            delete_all(using, owner, jobs)
             return set()
     with atomic(using):
+        logged = bool(runs) and has_json_rows(using)
+        if logged and log_and_delete_all(using, owner, jobs, runs):
+            return set()
         ours = _still_ours(using, owner, jobs)
-        _write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
+        if runs and not logged:
+            _write_successes(using, owner, [job for job in jobs if job.id in ours], runs)
         delete_rows(Job.objects.using(using).filter(pk__in=ours))
     return {job.id for job in jobs} - ours
 
@@ -162,12 +166,9 @@ def _delete_plain(
 def _may_roll_back(using: str) -> bool:
     """Whether jobs are first deleted as if all of them were ours, for a database that does not say which it deletes.
 
-    In a transaction of the caller no part of it can be rolled back. And where the statement that writes the log shares
-    the locks of the rows that it reads, whoever waits for one of them would deadlock with the deletion.
+    A transaction of the caller would be rolled back as a whole.
     """
-    if returns_rows(using) or connections[using].in_atomic_block:
-        return False
-    return has_json_rows(using) and not reads_snapshots(using)
+    return not (returns_rows(using) or connections[using].in_atomic_block)
 
 
 def _delete_and_keep(
@@ -185,7 +186,7 @@ def _delete_and_keep(
     with atomic(using):
         ours = _still_ours(using, owner, jobs)
         if job_log.wants(LogState.SUCCESSFUL):
-            _write_successes(using, {pk: run for pk, run in runs.items() if pk in ours})
+            _write_successes(using, owner, [job for job in jobs if job.id in ours], runs)
         tasks = Job.objects.using(using).filter(pk__in=ours).exclude(task_backend="")
         write_ends(using, list(as_written(tasks)), {pk: _end(runs[pk], results[pk]) for pk in ours})
         delete_rows(Job.objects.using(using).filter(pk__in=ours))
@@ -201,14 +202,12 @@ def _still_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID
     return lock_unchanged(rows, {job.id: job.revision for job in jobs})
 
 
-def _write_successes(using: str, runs: dict[UUID, Run]) -> None:
-    if not runs:
-        return
+def _write_successes(using: str, owner: str, ours: Sequence[AcquiredJob], runs: Mapping[UUID, Run]) -> None:
     if has_json_rows(using):
-        with connections[using].cursor() as cursor:
-            log_successes(using, cursor, runs)
+        log_runs(using, owner, ours, runs)
         return
-    loaded = Job.objects.using(using).filter(pk__in=runs).defer("handler_configuration", "exception_stack")
+    rows = Job.objects.using(using).filter(pk__in=[job.id for job in ours])
+    loaded = rows.defer("handler_configuration", "exception_stack")
     job_log.write(using, LogState.SUCCESSFUL, [_success(row, runs[row.pk]) for row in loaded])
 
 

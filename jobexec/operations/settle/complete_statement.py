@@ -6,9 +6,8 @@ The portable form is in :mod:`~jobexec.operations.settle.complete`.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -110,25 +109,38 @@ class NotOurs(Exception):
     """Some of the jobs are no longer held by their owner; the transaction must be rolled back."""
 
 
-def delete_all(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run]) -> None:
-    """Delete jobs, with a log row for each of ``runs``, if ``owner`` still holds all of them at one revision.
+def delete_all(using: str, owner: str, jobs: Sequence[AcquiredJob]) -> None:
+    """Delete jobs, without log rows, if ``owner`` still holds all of them at one revision.
 
     For databases whose DELETE returns no rows, and so does not say which it has deleted. Raises :class:`NotOurs` if
-    these were not all; then the caller rolls its transaction back, which has changed nothing that would be missed.
+    these were not all.
     """
-    connection, revision = connections[using], jobs[0].revision
+    revision = jobs[0].revision
     if len(jobs) > MOST_LISTED or any(job.revision != revision for job in jobs):
         raise NotOurs
+    # With IS TRUE no index serves the further conditions: the rows are found, and locked, by the list.
+    if _delete_listed(using, jobs, " AND (lock_owner = %s AND revision = %s) IS TRUE", owner, revision) < len(jobs):
+        raise NotOurs
+
+
+def log_and_delete_all(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run]) -> bool:
+    """Log those of these runs whose jobs ``owner`` still holds, and delete these if they are all of them.
+
+    Otherwise return False. The jobs that are logged are locked, for databases whose INSERT ... SELECT can do that.
+    """
+    if log_runs(using, owner, jobs, runs) < len(jobs) or len(jobs) > MOST_LISTED:
+        return False
+    _delete_listed(using, jobs, "")
+    return True
+
+
+def _delete_listed(using: str, jobs: Sequence[AcquiredJob], condition: str, *values: Any) -> int:
+    connection = connections[using]
     beginning = dialect(using).delete_listed(connection, True).format(table=connection.ops.quote_name(_JOB))
     ids = [_ID.get_db_prep_value(job.id, connection) for job in jobs]
-    statement = f"{beginning} WHERE id IN ({', '.join(['%s'] * len(ids))}) AND (lock_owner = %s AND revision = %s)"
     with connection.cursor() as cursor:
-        if runs:  # whether the rows are ours is seen when they are deleted
-            log_successes(using, cursor, runs)
-        # With IS TRUE no index serves the further conditions: the rows are found, and locked, by the list.
-        cursor.execute(f"{statement} IS TRUE", [*ids, owner, revision])
-        if cursor.rowcount != len(jobs):
-            raise NotOurs
+        cursor.execute(f"{beginning} WHERE id IN ({', '.join(['%s'] * len(ids))}){condition}", [*ids, *values])
+        return int(cursor.rowcount)
 
 
 _ID = Job._meta.pk
@@ -189,33 +201,34 @@ def _logged_before(
     runs: Mapping[UUID, Run],
 ) -> set[UUID]:
     with atomic(using):
-        log_successes(using, cursor, runs, condition, parameters)
+        log_runs(using, parameters["owner"], jobs, runs)
         cursor.execute(f"DELETE FROM {_JOB} WHERE {condition} RETURNING id", parameters)
         return lost(cursor, jobs)
 
 
-def log_successes(
-    using: str,
-    cursor: Any,
-    runs: Mapping[UUID, Run],
-    condition: str = "",
-    parameters: Mapping[str, Any] = MappingProxyType({}),
-) -> None:
-    """Write a log row for each run whose job is still there, and satisfies the condition.
+def log_runs(using: str, owner: str, jobs: Iterable[AcquiredJob], runs: Mapping[UUID, Run]) -> int:
+    """Write a log row for each of these runs whose job ``owner`` still holds at its revision, and lock these jobs.
 
-    For databases that :meth:`~jobexec.operations.sql.portable.Dialect.given` supports.
+    Return how many they are. For databases that take rows as JSON, see
+    :meth:`~jobexec.operations.sql.portable.Dialect.given`.
     """
     adapt = connections[using].ops.adapt_datetimefield_value
-    told = [[id.hex, adapt(run.started_at), run.duration, run.node] for id, run in runs.items()]
-    values = {**parameters, "now": adapt(clock.now(using)), "runs": json.dumps(told, default=str)}
-    cursor.execute(_log_of_runs(dialect(using), condition), values)
+    told = []
+    # In the order in which their rows are locked; an outcome that came twice counts once.
+    for job in sorted({job.id: job for job in jobs}.values(), key=lambda job: job.id.int):
+        run = runs[job.id]
+        told.append((job.id.hex, job.revision, adapt(run.started_at), run.duration, run.node))
+    parameters = {"owner": owner, "now": adapt(clock.now(using)), "runs": json.dumps(told, default=str)}
+    with connections[using].cursor() as cursor:
+        cursor.execute(_log_of_runs(dialect(using)), parameters)
+        return int(cursor.rowcount)
 
 
-@lru_cache(maxsize=KEPT)
-def _log_of_runs(spelled: Dialect, condition: str) -> str:
-    run = spelled.given("run", {"run_id": "id", "started": "time", "duration": "number", "node": "text"}, "%(runs)s")
-    values = _VALUES.format(
-        node="node", wait=spelled.seconds("coalesce(due_date, create_time)", "started"), rest=_EMPTY
-    )
-    where = f" WHERE {condition}" if condition else ""
-    return f"{_INSERT} SELECT {values} FROM {run} {spelled.looked_up.format(_JOB)} ON id = run_id{where}"
+@lru_cache
+def _log_of_runs(spelled: Dialect) -> str:
+    columns = {"run_id": "id", "held": "number", "started": "time", "duration": "number", "node": "text"}
+    wait = spelled.seconds("coalesce(due_date, create_time)", "started")
+    return f"""
+        {_INSERT} SELECT {_VALUES.format(node="node", wait=wait, rest=_EMPTY)}
+        FROM {spelled.given("run", columns, "%(runs)s")} {spelled.looked_up.format(_JOB)} ON id = run_id
+        WHERE lock_owner = %(owner)s AND revision = held {spelled.locks}"""

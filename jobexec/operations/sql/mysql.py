@@ -28,6 +28,7 @@ class MySQL(Dialect):
     given_rows = "hinted values"
     # It would rather read a small table as a whole.
     looked_up = "STRAIGHT_JOIN {} FORCE INDEX (PRIMARY)"
+    locks = "FOR UPDATE"
     skip_locked = "FOR UPDATE SKIP LOCKED"
     most_pairs = 100
     shares = "LOCK IN SHARE MODE"

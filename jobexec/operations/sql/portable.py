@@ -56,6 +56,8 @@ class Dialect:
     by_index: ClassVar[str] = ""
     #: A table that is joined by its key to given rows, so that each is looked up there, one after the other.
     looked_up: ClassVar[str] = "JOIN {}"
+    #: The end of a SELECT that locks its rows, also in INSERT; "" where one writer locks everything.
+    locks: ClassVar[str] = ""
     #: The end of a SELECT that locks its rows and skips those that are locked.
     skip_locked: ClassVar[str] = ""
     #: Up to how many (category, deployment) pairs one statement of our own finds jobs; 0: the ORM finds them.

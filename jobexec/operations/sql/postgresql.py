@@ -129,6 +129,7 @@ class PostgreSQL(Dialect):
     most_pairs = sys.maxsize
     given_rows = "arrays"
     row_place = "ctid"
+    locks = "FOR UPDATE"
     skip_locked = "FOR UPDATE SKIP LOCKED"
     shares = "FOR KEY SHARE"
     materialized = "MATERIALIZED"

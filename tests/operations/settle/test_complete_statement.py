@@ -12,7 +12,6 @@ from jobexec.operations.rows import fencing
 from jobexec.operations.settle import complete, complete_statement, result_statement
 from jobexec.operations.settle.complete import complete_with_results
 from jobexec.operations.sql import insert_select
-from jobexec.operations.sql.locks import has_json_rows
 from jobexec.operations.sql.postgresql import PostgreSQL
 from jobexec.operations.values.run import Result, Run
 from tests.support.columns import VALUES
@@ -49,8 +48,6 @@ def completed(alias, monkeypatch, form, act):
             patch.setattr(complete, "has_json_rows", lambda using: False)
             for module in (result_statement, insert_select):
                 patch.setattr(module, "is_possible", lambda using: False)
-        if form == "all or nothing":
-            patch.setattr(complete, "_may_roll_back", has_json_rows)
         result = act()
         logged = [dict(zip(names, row, strict=True)) for row in JobLog.objects.using(alias).values_list(*names)]
         left = set(Job.objects.using(alias).values_list("pk", "lock_owner", "revision"))
@@ -77,7 +74,7 @@ def runs(jobs):
     ]
 
 
-@pytest.mark.parametrize("form", ["fast", "all or nothing"])
+@pytest.mark.parametrize("form", ["fast", "all at once"])
 @pytest.mark.parametrize("level", ["none", "failures", "activity", "full"])
 def test_rows_of_the_log_are_the_same_in_every_column(alias, configure, monkeypatch, jobs, level, form):
     configure(HISTORY_LEVEL=level)
