@@ -49,7 +49,8 @@ def fencing() -> None:
         return {(job.id, job.lock_owner, job.revision): found[job.id] for job in jobs if job.id in found}
 
     complete.returns_rows = lambda using: False  # the statement that looks and deletes at once cannot be broken
-    complete._may_roll_back = complete.has_json_rows = lambda using: False  # nor can those that delete all or nothing
+    complete._may_roll_back = lambda using, jobs: False  # nor can that which deletes all or nothing
+    complete.can_log_runs = lambda using: False
     complete._still_ours = still_ours
     fail._lock_ours = lock_ours
 

@@ -7,8 +7,9 @@ from functools import partial
 import pytest
 
 from jobexec import clock
-from jobexec.models import JOB_TABLES, DeadLetterJob, ExclusiveLock, ExecutorNode, Job, SuspendedJob, TimerJob
+from jobexec.models import JOB_TABLES, DeadLetterJob, ExclusiveLock, ExecutorNode, Job, JobLog, SuspendedJob, TimerJob
 from jobexec.operations import (
+    cancel,
     complete_jobs,
     delete_jobs,
     fail_job,
@@ -210,3 +211,19 @@ def test_changing_a_job_that_is_just_settled_finds_it_gone(alias):
         wait_until_waiting(alias, other)
     assert finish(other).skipped == {job.id: "it has changed in the meantime"}
     assert tables_of(alias) == {}
+
+
+@servers
+def test_a_completion_that_waits_for_a_row_keeps_nobody_from_writing_to_the_log(alias):
+    """MariaDB numbers the rows of INSERT ... SELECT under a lock of the table, which it keeps while it waits."""
+    jobs = [work(alias) for _ in range(3)]
+    with held(alias) as inside:
+        inside(lambda: set_priority(jobs[1].id, 7, using=alias))
+        completion = start(alias, lambda: complete_jobs(alias, [(job, a_run(alias)) for job in jobs]))
+        wait_until_waiting(alias, completion)
+        waiting = make_job(alias)
+        assert cancel(waiting.pk, using=alias)
+        assert JobLog.objects.using(alias).filter(job_id=waiting.pk).exists()
+        other = make_job(alias)
+        assert inside(lambda: cancel(other.pk, using=alias))
+    assert finish(completion) == {job.id for job in jobs}

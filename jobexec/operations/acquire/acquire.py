@@ -93,7 +93,8 @@ def _acquire(request: Request) -> Acquisition:
     limit, pairs = request.limit, list(request.pairs)
     if cursor.not_plain:
         cursor.not_plain -= 1
-        if any_free(request.using, request.scope, position, pairs) is False:
+        # Not behind a full page: where most jobs are out of scope, a look may read as much as the page.
+        if not cursor.full and any_free(request.using, request.scope, position, pairs) is False:
             cursor.ended((), full=False)
             return Acquisition()
     else:

@@ -39,7 +39,8 @@ class AcquisitionCursor:
         self._position: Position | None = None
         self._head_at = self._head_cost = self._began = 0.0
         self._last_cost = _FIRST
-        self._full = False
+        #: Whether more jobs may follow the last page.
+        self.full = False
         self._at_head = True
         #: The number of further pages for which the single statement is not tried.
         self.not_plain = 0
@@ -50,7 +51,7 @@ class AcquisitionCursor:
     def begin(self) -> Position | None:
         """Return the position at which the next page starts; None is the head."""
         self._began = clock.monotonic()
-        goes_on = self._full or self._head_cost >= _DEAR
+        goes_on = self.full or self._head_cost >= _DEAR
         if not goes_on or self._began - self._head_at >= _SHARE * self._head_cost:
             self._position = None
         self._at_head = self._position is None
@@ -61,7 +62,7 @@ class AcquisitionCursor:
 
         Jobs inserted ahead of that page may have been announced before it, and would not be announced again.
         """
-        if self._full or self._at_head:
+        if self.full or self._at_head:
             return None
         if self._head_cost < _DEAR:
             return 0.0
@@ -69,7 +70,7 @@ class AcquisitionCursor:
 
     def ended(self, jobs: Sequence[AcquiredJob], *, full: bool) -> None:
         """Record that a page scanned these jobs, in order; ``full``: more may follow them."""
-        self._full = full
+        self.full = full
         if self._position is None:
             self._head_at = clock.monotonic()
             cost = self._head_at - self._began

@@ -100,8 +100,7 @@ def _of_instances(spelled: Dialect, scope: ServedJobs, keys: Collection[str], pa
         terms.append("tenant_id = ''")
     else:
         lists[spelled.serial_key(JOB)] = "keys", keys
-    parameters |= {name: spelled.text_list(texts) for name, texts in lists.values()}
-    terms += [spelled.text_among(column, f"%({name})s") for column, (name, _) in lists.items()]
+    terms += [spelled.among_texts(column, texts, name, parameters) for column, (name, texts) in lists.items()]
     return " AND ".join(terms) + bounds_of(scope, None, parameters)
 
 

@@ -18,13 +18,21 @@ from ..history.task_rows import End, as_written, end_of, write_ends
 from ..rows import tallies
 from ..rows.exclusive import unlock_instances
 from ..rows.fencing import lock_unchanged
-from ..sql.delete import delete_rows
+from ..sql.delete import MOST_LISTED, delete_rows
 from ..sql.dialect import dialect
-from ..sql.locks import atomic, has_json_rows, returns_rows
+from ..sql.locks import atomic, returns_rows
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Result, Run, timing
 from . import result_statement
-from .complete_statement import NotOurs, delete_all, delete_one, delete_ours, log_and_delete_all, log_runs
+from .complete_statement import (
+    NotOurs,
+    can_log_runs,
+    delete_all,
+    delete_one,
+    delete_ours,
+    lock_ours,
+    log_runs,
+)
 from .release import by_owner
 
 
@@ -95,13 +103,14 @@ def _complete_piece(using: str, piece: Sequence[tuple[AcquiredJob, Run, Result]]
 def _complete(
     using: str, completed: Sequence[tuple[AcquiredJob, Run]], keep: Collection[str], results: Mapping[UUID, Result]
 ) -> set[UUID]:
-    groups = by_owner([job for job, _ in completed])
+    ended = [job for job, _ in completed]
+    groups = by_owner(ended)
     runs = {job.id: run for job, run in completed} if results or job_log.wants(LogState.SUCCESSFUL) else {}
     instances = {job.serial_key for job, _ in completed}.difference(keep, {""})
     if len(groups) == 1 and not instances:
         ((owner, jobs),) = groups.items()
         return _delete(using, owner, jobs, runs, results)  # one statement commits by itself
-    if not (runs or tallies.batches_of([job for job, _ in completed])) and _may_roll_back(using):
+    if not (runs or tallies.batches_of(ended)) and _may_roll_back(using, ended):
         with suppress(NotOurs), atomic(using):
             for owner, jobs in groups.items():
                 delete_all(using, owner, jobs)
@@ -148,27 +157,27 @@ def _delete_plain(
         return set() if delete_one(using, owner, jobs[0]) else {jobs[0].id}
     if returns_rows(using):
         return delete_ours(using, owner, jobs, runs, counted=counted)
-    if not runs and _may_roll_back(using):
+    if not runs and _may_roll_back(using, jobs):
         with suppress(NotOurs), atomic(using):
             delete_all(using, owner, jobs)
             return set()
     with atomic(using):
-        logged = bool(runs) and has_json_rows(using)
-        if logged and log_and_delete_all(using, owner, jobs, runs):
-            return set()
         ours = _still_ours(using, owner, jobs)
-        if runs and not logged:
+        if runs:
             _write_successes(using, owner, [job for job in jobs if job.id in ours], runs)
         delete_rows(Job.objects.using(using).filter(pk__in=ours))
     return {job.id for job in jobs} - ours
 
 
-def _may_roll_back(using: str) -> bool:
-    """Whether jobs are first deleted as if all of them were ours, for a database that does not say which it deletes.
+def _may_roll_back(using: str, jobs: Sequence[AcquiredJob]) -> bool:
+    """Whether these jobs are first deleted as if all were ours, where the database does not say which it deletes.
 
-    A transaction of the caller would be rolled back as a whole.
+    A transaction of the caller, which is always open without autocommit, would be rolled back as a whole.
     """
-    return not (returns_rows(using) or connections[using].in_atomic_block)
+    connection = connections[using]
+    if returns_rows(using) or connection.in_atomic_block or not connection.get_autocommit():
+        return False
+    return len(jobs) <= MOST_LISTED and all(job.revision == jobs[0].revision for job in jobs)
 
 
 def _delete_and_keep(
@@ -198,12 +207,14 @@ def _end(run: Run, result: Result) -> End:
 
 
 def _still_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID]:
+    if dialect(using).most_pairs:
+        return lock_ours(using, owner, jobs)
     rows = Job.objects.using(using).filter(lock_owner=owner).order_by("pk")
     return lock_unchanged(rows, {job.id: job.revision for job in jobs})
 
 
 def _write_successes(using: str, owner: str, ours: Sequence[AcquiredJob], runs: Mapping[UUID, Run]) -> None:
-    if has_json_rows(using):
+    if can_log_runs(using):
         log_runs(using, owner, ours, runs)
         return
     rows = Job.objects.using(using).filter(pk__in=[job.id for job in ours])

@@ -1,4 +1,4 @@
-"""The fast form of completion: one statement that deletes and logs jobs, where DELETE can return rows.
+"""The fast form of completion: one statement that deletes and logs jobs, where DELETE can return rows, or else two.
 
 The portable form is in :mod:`~jobexec.operations.settle.complete`.
 """
@@ -19,9 +19,8 @@ from jobexec.models import Job, JobLog, LogState
 from ..history.job_log import COPIED
 from ..rows.fencing import held_sql
 from ..rows.tallies import COUNTED, OPEN, batches_of, look_after
-from ..sql.delete import MOST_LISTED
 from ..sql.dialect import dialect
-from ..sql.locks import atomic
+from ..sql.locks import atomic, has_json_rows
 from ..sql.portable import Dialect
 from ..values.acquired_job import AcquiredJob
 from ..values.run import Run
@@ -110,37 +109,30 @@ class NotOurs(Exception):
 
 
 def delete_all(using: str, owner: str, jobs: Sequence[AcquiredJob]) -> None:
-    """Delete jobs, without log rows, if ``owner`` still holds all of them at one revision.
+    """Delete jobs of one revision, without log rows, if ``owner`` still holds all of them.
 
     For databases whose DELETE returns no rows, and so does not say which it has deleted. Raises :class:`NotOurs` if
     these were not all.
     """
-    revision = jobs[0].revision
-    if len(jobs) > MOST_LISTED or any(job.revision != revision for job in jobs):
-        raise NotOurs
-    # With IS TRUE no index serves the further conditions: the rows are found, and locked, by the list.
-    if _delete_listed(using, jobs, " AND (lock_owner = %s AND revision = %s) IS TRUE", owner, revision) < len(jobs):
-        raise NotOurs
-
-
-def log_and_delete_all(using: str, owner: str, jobs: Sequence[AcquiredJob], runs: Mapping[UUID, Run]) -> bool:
-    """Log those of these runs whose jobs ``owner`` still holds, and delete these if they are all of them.
-
-    Otherwise return False. The jobs that are logged are locked, for databases whose INSERT ... SELECT can do that.
-    """
-    if log_runs(using, owner, jobs, runs) < len(jobs) or len(jobs) > MOST_LISTED:
-        return False
-    _delete_listed(using, jobs, "")
-    return True
-
-
-def _delete_listed(using: str, jobs: Sequence[AcquiredJob], condition: str, *values: Any) -> int:
     connection = connections[using]
     beginning = dialect(using).delete_listed(connection, True).format(table=connection.ops.quote_name(_JOB))
     ids = [_ID.get_db_prep_value(job.id, connection) for job in jobs]
+    statement = f"{beginning} WHERE id IN ({', '.join(['%s'] * len(ids))}) AND (lock_owner = %s AND revision = %s)"
     with connection.cursor() as cursor:
-        cursor.execute(f"{beginning} WHERE id IN ({', '.join(['%s'] * len(ids))}){condition}", [*ids, *values])
-        return int(cursor.rowcount)
+        # With IS TRUE no index serves the further conditions: the rows are found, and locked, by the list.
+        cursor.execute(f"{statement} IS TRUE", [*ids, owner, jobs[0].revision])
+        if cursor.rowcount < len(jobs):
+            raise NotOurs
+
+
+def lock_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID]:
+    """Lock the jobs that ``owner`` still holds at their revision, in the order of their ids, and return these."""
+    spelled, revisions = dialect(using), {job.id: job.revision for job in jobs}
+    statement = f"SELECT id, revision FROM {_JOB} WHERE lock_owner = %(owner)s AND {spelled.among('ids')} ORDER BY id"
+    with spelled.cursor(connections[using]) as cursor:
+        cursor.execute(f"{statement} {spelled.locks}", {"owner": owner, "ids": spelled.id_list(revisions)})
+        found = [(pk if isinstance(pk, UUID) else UUID(pk), revision) for pk, revision in cursor.fetchall()]
+    return {pk for pk, revision in found if revisions[pk] == revision}
 
 
 _ID = Job._meta.pk
@@ -206,22 +198,33 @@ def _logged_before(
         return lost(cursor, jobs)
 
 
-def log_runs(using: str, owner: str, jobs: Iterable[AcquiredJob], runs: Mapping[UUID, Run]) -> int:
-    """Write a log row for each of these runs whose job ``owner`` still holds at its revision, and lock these jobs.
+def log_runs(using: str, owner: str, jobs: Iterable[AcquiredJob], runs: Mapping[UUID, Run]) -> None:
+    """Write a log row for each of these runs whose job ``owner`` still holds at its revision; see :func:`can_log_runs`.
 
-    Return how many they are. For databases that take rows as JSON, see
-    :meth:`~jobexec.operations.sql.portable.Dialect.given`.
+    The rows of the jobs must be locked. As long as MariaDB waited for one of them, all who write to the log would wait.
     """
     adapt = connections[using].ops.adapt_datetimefield_value
     told = []
-    # In the order in which their rows are locked; an outcome that came twice counts once.
-    for job in sorted({job.id: job for job in jobs}.values(), key=lambda job: job.id.int):
+    for job in {job.id: job for job in jobs}.values():  # an outcome that came twice counts once
         run = runs[job.id]
         told.append((job.id.hex, job.revision, adapt(run.started_at), run.duration, run.node))
     parameters = {"owner": owner, "now": adapt(clock.now(using)), "runs": json.dumps(told, default=str)}
     with connections[using].cursor() as cursor:
         cursor.execute(_log_of_runs(dialect(using)), parameters)
-        return int(cursor.rowcount)
+
+
+def can_log_runs(using: str) -> bool:
+    """Whether the database can write log rows from those of the jobs and from runs that are passed as JSON.
+
+    Ids that are texts may have another collation than those from JSON. Local times do not tell how long a wait was in
+    which summer time began.
+    """
+    connection = connections[using]
+    if not has_json_rows(using):
+        return False
+    return dialect(using).single_writer or (
+        connection.features.has_native_uuid_field and connection.timezone_name == "UTC"
+    )
 
 
 @lru_cache
@@ -231,4 +234,4 @@ def _log_of_runs(spelled: Dialect) -> str:
     return f"""
         {_INSERT} SELECT {_VALUES.format(node="node", wait=wait, rest=_EMPTY)}
         FROM {spelled.given("run", columns, "%(runs)s")} {spelled.looked_up.format(_JOB)} ON id = run_id
-        WHERE lock_owner = %(owner)s AND revision = held {spelled.locks}"""
+        WHERE lock_owner = %(owner)s AND revision = held"""

@@ -96,7 +96,6 @@ class MySQL(Dialect):
         return f"`{column}`"
 
     # The client writes a list into the statement; an empty one is an error.
-
     def id_list(self, ids: Iterable[UUID]) -> list[str]:
         return [id.hex for id in ids]
 
@@ -106,11 +105,11 @@ class MySQL(Dialect):
     def not_among(self, name: str) -> str:
         return f"id NOT IN %({name})s"
 
-    def text_list(self, texts: Collection[str]) -> list[str]:
-        return list(texts)
-
-    def text_among(self, column: str, mark: str) -> str:
-        return f"{column} IN {mark}"
+    def among_texts(self, column: str, texts: Collection[str], name: str, parameters: dict[str, Any]) -> str:
+        # Not as a list: in lists, some versions of PyMySQL escape texts with backslashes whatever the sql_mode says.
+        names = {f"{name}{number}": text for number, text in enumerate(texts)}
+        parameters |= names
+        return f"{column} IN ({', '.join(f'%({each})s' for each in names)})"
 
     def short_json(self, column: str, length: int) -> str:
         text = f"CAST({column} AS CHAR)"

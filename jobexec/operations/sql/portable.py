@@ -56,7 +56,7 @@ class Dialect:
     by_index: ClassVar[str] = ""
     #: A table that is joined by its key to given rows, so that each is looked up there, one after the other.
     looked_up: ClassVar[str] = "JOIN {}"
-    #: The end of a SELECT that locks its rows, also in INSERT; "" where one writer locks everything.
+    #: The end of a SELECT that locks its rows; "" where one writer locks everything.
     locks: ClassVar[str] = ""
     #: The end of a SELECT that locks its rows and skips those that are locked.
     skip_locked: ClassVar[str] = ""
@@ -222,6 +222,11 @@ class Dialect:
     def text_among(self, column: str, mark: str) -> str:
         """Return the condition that a text is in a list; ``mark`` is the placeholder of the list."""
         raise NotImplementedError
+
+    def among_texts(self, column: str, texts: Collection[str], name: str, parameters: dict[str, Any]) -> str:
+        """Return the condition that a text is one of these; adds their parameters, whose names begin with ``name``."""
+        parameters[name] = self.text_list(texts)
+        return self.text_among(column, f"%({name})s")
 
     def texts(self, mark: str) -> str:
         """Return a FROM item with the column ``value`` for a list of texts, in its order; ``mark`` as above."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import transaction
 
 from jobexec.models import Job, JobLog
 from jobexec.operations import complete_jobs, release_jobs
@@ -61,6 +62,22 @@ def test_in_a_transaction_of_its_own_what_is_no_longer_ours_does_not_count_and_s
     assert sorted(JobLog.objects.using(alias).values_list("job_id", flat=True)) == sorted(gone)
 
 
+@pytest.mark.transactional
+def test_without_autocommit_what_is_deleted_is_told(alias, settings):
+    settings.JOBEXEC = {**settings.JOBEXEC, "HISTORY_LEVEL": "failures"}
+    mine, foreign = work(alias), work(alias)
+    release_jobs(alias, [foreign])
+    acquire(alias, "two")
+    transaction.set_autocommit(False, using=alias)
+    try:
+        assert complete_jobs(alias, [(job, a_run(alias)) for job in (mine, foreign)]) == {mine.id}
+        transaction.commit(using=alias)
+    finally:
+        transaction.rollback(using=alias)
+        transaction.set_autocommit(True, using=alias)
+    assert set(Job.objects.using(alias).values_list("pk", flat=True)) == {foreign.id}
+
+
 def test_the_owner_alone_is_enough_to_fence(alias):
     job = work(alias)
     assert complete_jobs(alias, [(replace(job, lock_owner="two"), a_run(alias))]) == set()
@@ -86,6 +103,7 @@ def test_changing_a_running_job_does_not_fence_it(alias, change):
 def test_jobs_of_two_owners_in_one_group(alias):
     jobs = [work(alias, "one", process_instance_id="p"), work(alias, "two", process_instance_id="q")]
     assert complete_jobs(alias, [(job, a_run(alias)) for job in jobs]) == {job.id for job in jobs}
+    assert sorted(JobLog.objects.using(alias).values_list("job_id", flat=True)) == sorted(job.id for job in jobs)
     make_job(alias, process_instance_id="p")
     make_job(alias, process_instance_id="q")
     assert len(acquire(alias, "three")) == 2

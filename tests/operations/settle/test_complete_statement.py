@@ -45,7 +45,7 @@ def completed(alias, monkeypatch, form, act):
         if form != "fast":
             patch.setattr(complete, "returns_rows", lambda using: False)
         if form == "portable":
-            patch.setattr(complete, "has_json_rows", lambda using: False)
+            patch.setattr(complete, "can_log_runs", lambda using: False)
             for module in (result_statement, insert_select):
                 patch.setattr(module, "is_possible", lambda using: False)
         result = act()
@@ -74,7 +74,7 @@ def runs(jobs):
     ]
 
 
-@pytest.mark.parametrize("form", ["fast", "all at once"])
+@pytest.mark.parametrize("form", ["fast", "in several"])
 @pytest.mark.parametrize("level", ["none", "failures", "activity", "full"])
 def test_rows_of_the_log_are_the_same_in_every_column(alias, configure, monkeypatch, jobs, level, form):
     configure(HISTORY_LEVEL=level)
