@@ -62,6 +62,7 @@ def test_in_a_transaction_of_its_own_what_is_no_longer_ours_does_not_count_and_s
     assert sorted(JobLog.objects.using(alias).values_list("job_id", flat=True)) == sorted(gone)
 
 
+@pytest.mark.gate
 @pytest.mark.transactional
 def test_without_autocommit_what_is_deleted_is_told(alias, settings):
     settings.JOBEXEC = {**settings.JOBEXEC, "HISTORY_LEVEL": "failures"}
