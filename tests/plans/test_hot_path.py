@@ -169,7 +169,7 @@ def reading(alias: str) -> Iterator[Reads]:
         yield found
 
 
-_PLANNED = ("SELECT", "UPDATE", "DELETE", "WITH", "INSERT")
+_PLANNED = ("SELECT", "UPDATE", "DELETE", "WITH", "INSERT", "SET STATEMENT")
 
 
 def explained(alias: str, found: Reads, sql: str, params: Any, execute: Callable[[], Any]) -> Any:

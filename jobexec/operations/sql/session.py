@@ -89,6 +89,8 @@ _LOCAL = re.compile(rf"(?:^|;)(?:\s|--[^\n]*\n|/\*(?:(?!\*/).)*\*/)*SET\b(?!{_FO
 _FUNCTION = re.compile(r"\b(?:set_config|pg_(?:try_)?advisory_lock(?:_shared)?|get_lock)\s*\(", re.IGNORECASE)
 #: A backend that sets it for each cursor replaces whatever a job has set.
 _SEARCH_PATH = re.compile(r"\s*SET\s+search_path\b[^;]*$", re.IGNORECASE)
+#: How Django's backend for SQLite begins a transaction, where the others ask their drivers to.
+_BEGIN = re.compile(r"BEGIN(?: DEFERRED| IMMEDIATE| EXCLUSIVE)?")
 #: How the statements of the ORM begin.
 _PLAIN = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "SAVEPO", "RELEAS"})
 
@@ -103,13 +105,19 @@ class SessionWatch:
 
     def __call__(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
         if not self.changed and not _is_plain(sql):
-            self.changed = changes_session(sql) and not _prepares(context["connection"], sql)
+            self.changed = changes_session(sql) and not _is_djangos(context["connection"], sql)
         return execute(sql, params, many, context)
 
 
-def _prepares(connection: Any, sql: Any) -> bool:
-    is_path = isinstance(sql, str) and _SEARCH_PATH.match(sql) is not None
-    return is_path and dialect_of(connection).prepares_sessions(connection)
+def _is_djangos(connection: Any, sql: Any) -> bool:
+    """Whether a backend sends this by itself, for a cursor or for ``atomic()``, so that it says nothing about a job."""
+    if not isinstance(sql, str):
+        return False
+    spelled = dialect_of(connection)
+    if _SEARCH_PATH.match(sql) is not None:
+        return spelled.prepares_sessions(connection)
+    # Whether a job leaves its transaction open is seen there without this.
+    return spelled.single_writer and _BEGIN.fullmatch(sql) is not None
 
 
 def _is_plain(sql: Any) -> bool:

@@ -365,6 +365,22 @@ def test_the_end_of_an_atomic_job_leaves_its_connection_as_it_was(alias, one_thr
     assert len(seen) == 3 and len(set(map(id, seen))) == 1
 
 
+@pytest.mark.databases("sqlite")
+def test_a_transaction_of_a_handler_leaves_its_connection_as_it_was(alias, one_thread):
+    """On SQLite Django begins it by a statement."""
+    seen = []
+
+    def write():
+        with transaction.atomic(using=alias):
+            Group.objects.using(alias).create(name=str(len(seen)))
+        seen.append(connections[alias].connection)
+
+    one_thread(write, write, atomic=False)
+    one_thread(write, write, atomic=True)
+    assert len(seen) == 4
+    assert len(set(map(id, seen))) == 2
+
+
 def test_event_loops_and_query_logs_are_not_kept(alias, one_thread, settings):
     settings.DEBUG = True
     loops, lengths = [], []
