@@ -13,8 +13,11 @@ The ids are sqlite, postgresql and mariadb, so that `pytest -k postgresql` selec
 Fixtures may use `alias` too. The tiers are in `tests/support/suite/tiers.py`.
 """
 
+import ast
 import gc
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +46,18 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("jobexec")
 engine.MAX_SHRINKING_SECONDS = 30
+
+
+if sys.version_info < (3, 12, 3):
+    # "AST constructor recursion depth mismatch": two threads must not parse at once, be it that pytest rewrites a
+    # module which the one imports, or that the other formats an exception.
+    parsing, parse = threading.RLock(), ast.parse
+
+    def parse_in_turn(*args: Any, **options: Any) -> Any:
+        with parsing:
+            return parse(*args, **options)
+
+    ast.parse = parse_in_turn
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import CodeType, TracebackType
 
 _Place = tuple[CodeType, int]
+_TRIES = 10
 _MOST = 1000
 _known: dict[tuple[_Place, ...], str] = {}
 
@@ -17,13 +20,13 @@ def stack_of(error: BaseException) -> str:
     comes from the same few places.
     """
     if error.__cause__ is not None or error.__context__ is not None or isinstance(error, BaseExceptionGroup):
-        return "".join(traceback.format_exception(error))
+        return _joined(lambda: traceback.format_exception(error))
     places = _queue(error.__traceback__)
     frames = _known.get(places)
     if frames is None:
         if len(_known) >= _MOST:
             _known.clear()
-        frames = _known[places] = "".join(traceback.format_tb(error.__traceback__))
+        frames = _known[places] = _joined(lambda: traceback.format_tb(error.__traceback__))
     head = "Traceback (most recent call last):\n" if frames else ""
     return head + frames + "".join(traceback.format_exception_only(error))
 
@@ -39,11 +42,24 @@ def stack_without_texts(error: BaseException) -> str:
         seen.add(id(each))
         kind = type(each)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        parts.append("".join(["Traceback (most recent call last):\n", *traceback.format_tb(each.__traceback__), name]))
+        frames = _joined(lambda step=each.__traceback__: traceback.format_tb(step))  # type: ignore[misc]
+        parts.append(f"Traceback (most recent call last):\n{frames}{name}")
         before = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
         left += [before] if before is not None else []
         left += each.exceptions if isinstance(each, BaseExceptionGroup) else []
     return "\n\n".join(reversed(parts)) + "\n"
+
+
+def _joined(lines: Callable[[], Iterable[str]]) -> str:
+    """Join lines with marks, for which Python parses source code.
+
+    Before 3.11.9 and 3.12.3 that may fail while another thread parses, too ("AST constructor recursion depth
+    mismatch"), so it is tried again. A lock would be held while the project's code makes a text of its exception.
+    """
+    for _ in range(_TRIES - 1):
+        with suppress(SystemError):
+            return "".join(lines())
+    return "".join(lines())
 
 
 def _queue(step: TracebackType | None) -> tuple[_Place, ...]:

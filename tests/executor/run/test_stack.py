@@ -5,7 +5,7 @@ import traceback
 import pytest
 
 from jobexec.executor.run import stack
-from jobexec.executor.run.stack import stack_of
+from jobexec.executor.run.stack import stack_of, stack_without_texts
 
 
 def deep(depth, error):
@@ -81,3 +81,23 @@ def test_what_is_remembered_is_bounded(monkeypatch):
             scope["fail"]()
         assert f"ValueError: {number}" in stack_of(caught.value)
         assert len(stack._known) <= 3
+
+
+@pytest.mark.parametrize("function", [stack_of, stack_without_texts])
+def test_a_parser_that_another_thread_disturbs_is_asked_again(monkeypatch, function):
+    """By Python before 3.11.9 and 3.12.3."""
+    failures = [SystemError("AST constructor recursion depth mismatch (before=81, after=138)")] * 3
+    format_tb = traceback.format_tb
+
+    def disturbed(*args):
+        if failures:
+            raise failures.pop()
+        return format_tb(*args)
+
+    with pytest.raises(ValueError) as caught:
+        raise ValueError("told")
+    expected = function(caught.value)
+    monkeypatch.setattr(stack, "_known", {})
+    monkeypatch.setattr(traceback, "format_tb", disturbed)
+    assert function(caught.value) == expected
+    assert not failures
