@@ -195,7 +195,7 @@ def _compare_and_set(using: str, owner: str, jobs: Iterable[AcquiredJob], until:
 
 def _lock(using: str, ids: Collection[UUID], owner: str, until: datetime) -> None:
     """Set the lock columns of rows that this transaction holds."""
-    if not dialect(using).most_pairs:
+    if not dialect(using).has_lists:
         Job.objects.using(using).filter(pk__in=ids).update(**locked(owner, until))
         return
     connection, spelled = connections[using], dialect(using)

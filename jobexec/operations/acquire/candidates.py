@@ -193,7 +193,7 @@ def _first(
 
 def has_statements(request: Request) -> bool:
     """Whether the queries of a page are written as SQL, for its database and its scope."""
-    return request.scope.tenants is None and dialect(request.using).most_pairs > 0
+    return request.scope.tenants is None and dialect(request.using).has_lists
 
 
 def _run(request: Request, pair: tuple[Any, Any], position: Position | None) -> QuerySet[Job]:

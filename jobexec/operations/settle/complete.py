@@ -207,7 +207,7 @@ def _end(run: Run, result: Result) -> End:
 
 
 def _still_ours(using: str, owner: str, jobs: Iterable[AcquiredJob]) -> set[UUID]:
-    if dialect(using).most_pairs:
+    if dialect(using).has_lists:
         return lock_ours(using, owner, jobs)
     rows = Job.objects.using(using).filter(lock_owner=owner).order_by("pk")
     return lock_unchanged(rows, {job.id: job.revision for job in jobs})

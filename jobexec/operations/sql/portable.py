@@ -191,6 +191,11 @@ class Dialect:
         """
         return nullcontext()
 
+    @property
+    def has_lists(self) -> bool:
+        """Whether :meth:`among`, :meth:`among_texts` and what else our own statements need are answered."""
+        return self.most_pairs > 0
+
     def quoted(self, column: str) -> str:
         """Return the name of a column that may be a reserved word."""
         return column
